@@ -55,6 +55,18 @@ struct RoutedRow {
   float weight = 0;
 };
 
+/// What one launch moved and held for communication, summed over all ranks. Bytes are payload that
+/// crossed from one rank to another; what a rank hands to itself is not counted.
+struct Traffic {
+  uint64_t index_bytes = 0;     ///< counts, slot indices and routing weights
+  uint64_t dispatch_bytes = 0;  ///< activation codes and scales
+  uint64_t combine_bytes = 0;   ///< BF16 expert rows on their way back
+  uint64_t buffer_bytes = 0;    ///< memory reserved for sending and receiving, own share included
+  uint64_t barriers = 0;        ///< times that all ranks had to meet
+
+  friend constexpr bool operator==(const Traffic&, const Traffic&) = default;
+};
+
 /// What a launch gives back, every stage in canonical order whatever backend made it. Rows are the
 /// routed (rank, token, k) in ascending order, N of them.
 struct LayerResult {
@@ -67,6 +79,7 @@ struct LayerResult {
   std::vector<uint8_t> l1_codes;             ///< [N, I] E4M3
   std::vector<float> l1_scales;              ///< [N, I/64]
   std::vector<uint16_t> l2;                  ///< [N, H] BF16
+  Traffic traffic;                           ///< no part of digests or comparisons
 };
 
 }  // namespace moetwin
