@@ -25,6 +25,8 @@ struct KernelOptions {
   SchedulerPolicy scheduler = SchedulerPolicy::Ring;
   uint32_t ring_blocks = 0;       ///< 0: the smallest safe ring
   uint32_t experts_per_wave = 0;  ///< 0: all local experts
+
+  friend constexpr bool operator==(const KernelOptions&, const KernelOptions&) = default;
 };
 
 }  // namespace moetwin

@@ -13,6 +13,7 @@ struct DataSpec {
   uint64_t seed = 1;
   bool nan = false;  ///< extreme: NaN codes too
   std::string path;  ///< file: already resolved against the case file
+  friend bool operator==(const DataSpec&, const DataSpec&) = default;
 };
 
 }  // namespace moetwin

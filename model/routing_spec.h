@@ -42,10 +42,12 @@ struct RoutingSpec {
   std::vector<std::vector<std::vector<int64_t>>> topk_idx;     ///< explicit: [rank][token][k]
   std::vector<std::vector<std::vector<double>>> topk_weights;  ///< explicit, optional: same shape
 
-  std::string path;    ///< trace, counts: already resolved against the case file
+  std::string path;    ///< trace, counts, file (the data file): resolved against the case file
   std::string model;   ///< counts
   std::string domain;  ///< counts
   uint32_t layer = 0;  ///< counts, and trace from .jsonl
+
+  friend bool operator==(const RoutingSpec&, const RoutingSpec&) = default;
 };
 
 }  // namespace moetwin
