@@ -1,0 +1,73 @@
+#include "model/expert_tasks.h"
+
+#include <omp.h>
+
+#include <algorithm>
+
+#include "common/check.h"
+
+namespace moetwin {
+
+std::vector<ExpertTask> expert_tasks(const std::vector<uint64_t>& rows_of_expert, uint64_t block) {
+  MOETWIN_CHECK(block > 0);
+  std::vector<ExpertTask> tasks;
+  for (uint32_t expert = 0; expert < rows_of_expert.size(); ++expert) {
+    for (uint64_t begin = 0; begin < rows_of_expert[expert]; begin += block) {
+      tasks.push_back({expert, begin, std::min(begin + block, rows_of_expert[expert])});
+    }
+  }
+  return tasks;
+}
+
+HeldWeights::HeldWeights(const WeightSource& source, const std::vector<ExpertTask>& tasks,
+                         uint32_t experts)
+    : source_(source), entries_(experts) {
+  for (const ExpertTask& task : tasks) ++entries_[task.expert].tasks_left;
+}
+
+std::shared_ptr<const ExpertWeights> HeldWeights::take(uint32_t expert) {
+  Entry& entry = entries_[expert];
+  const std::lock_guard<std::mutex> lock(entry.mutex);
+  MOETWIN_CHECK(entry.tasks_left > 0);
+  if (!entry.weights) entry.weights = source_.expert(expert);
+  MOETWIN_CHECK(entry.weights != nullptr);
+  return entry.weights;
+}
+
+void HeldWeights::done(uint32_t expert) {
+  Entry& entry = entries_[expert];
+  const std::lock_guard<std::mutex> lock(entry.mutex);
+  MOETWIN_CHECK(entry.tasks_left > 0);
+  if (--entry.tasks_left == 0) entry.weights.reset();
+}
+
+void run_tasks(uint32_t threads, uint64_t count, const std::function<void(uint64_t)>& body,
+               const std::function<void(uint64_t)>& finish) {
+  const int team = threads == 0 ? omp_get_max_threads() : static_cast<int>(threads);
+  std::vector<std::exception_ptr> failures(count);
+  // No exception may leave a parallel region.
+  const auto guarded = [&](const std::function<void(uint64_t)>& step, uint64_t i) {
+    if (failures[i]) return;
+    try {
+      step(i);
+    } catch (...) {
+      failures[i] = std::current_exception();
+    }
+  };
+  if (!finish) {
+#pragma omp parallel for schedule(dynamic, 1) num_threads(team)
+    for (uint64_t i = 0; i < count; ++i) guarded(body, i);
+  } else {
+#pragma omp parallel for ordered schedule(dynamic, 1) num_threads(team)
+    for (uint64_t i = 0; i < count; ++i) {
+      guarded(body, i);
+#pragma omp ordered
+      guarded(finish, i);
+    }
+  }
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
+}  // namespace moetwin

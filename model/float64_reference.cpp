@@ -1,0 +1,242 @@
+// Eigen multiplies single-threaded: threads work on different rows, so its blocking, and with it
+// every bit, stays the same at any number of them.
+#define EIGEN_DONT_PARALLELIZE
+#include "model/float64_reference.h"
+
+#include <Eigen/Dense>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "common/check.h"
+#include "common/number_formats.h"
+#include "model/expert_tasks.h"
+
+namespace moetwin {
+namespace {
+
+using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+/// Rows of one task; dequantised weights are spread over this many rows.
+constexpr uint64_t kRowsPerTask = 256;
+
+/// One routed slot as an expert sees it.
+struct ExpertRow {
+  uint32_t rank;
+  uint32_t token;
+  uint64_t y_row;  ///< among all tokens
+  double weight;
+};
+
+/// The layer's operands from codes and scales.
+class QuantisedOperands {
+ public:
+  QuantisedOperands(const Problem& problem, const std::vector<ExpertTask>& tasks)
+      : problem_(problem), held_(*problem.weights, tasks, problem.shape.experts) {}
+
+  using Expert = std::shared_ptr<const ExpertWeights>;
+  Expert take(uint32_t expert) { return held_.take(expert); }
+  void done(uint32_t expert) { held_.done(expert); }
+
+  /// One token's [H] channels.
+  void token(uint32_t rank, uint32_t token, double* out) const {
+    const RankInput& input = problem_.ranks[rank];
+    const uint64_t hidden = problem_.shape.hidden;
+    dequantise(input.x_codes.data() + token * hidden,
+               input.x_scales.data() + token * (hidden / kScaleBlock), hidden, out);
+  }
+
+  /// 128 rows of W1 [128, H] or W2 [128, I], from row 128 * block on.
+  void w1_rows(const Expert& expert, uint64_t block, Matrix& out) const {
+    weight_rows(expert->w1_codes, expert->w1_scales, block, out);
+  }
+  void w2_rows(const Expert& expert, uint64_t block, Matrix& out) const {
+    weight_rows(expert->w2_codes, expert->w2_scales, block, out);
+  }
+
+ private:
+  static void dequantise(const uint8_t* codes, const float* scales, uint64_t count, double* out) {
+    for (uint64_t i = 0; i < count; ++i) {
+      out[i] = double{decode_e4m3(codes[i])} * double{scales[i / kScaleBlock]};
+    }
+  }
+
+  static void weight_rows(const std::vector<uint8_t>& codes, const std::vector<float>& scales,
+                          uint64_t block, Matrix& out) {
+    const auto columns = static_cast<uint64_t>(out.cols());
+    const float* block_scales = scales.data() + block * (columns / kScaleBlock);
+    for (uint64_t row = 0; row < kScaleBlock; ++row) {
+      const uint64_t at = (block * kScaleBlock + row) * columns;
+      dequantise(codes.data() + at, block_scales, columns, out.data() + row * columns);
+    }
+  }
+
+  const Problem& problem_;
+  HeldWeights held_;
+};
+
+/// S3 to S5 in double.
+double activate(double gate, double up, double limit, double weight) {
+  if (limit < std::numeric_limits<double>::infinity()) {
+    gate = gate < limit ? gate : limit;
+    up = up < -limit ? -limit : up;
+    up = up < limit ? up : limit;
+  }
+  return gate / (1.0 + std::exp(-gate)) * up * weight;
+}
+
+/// One task: the weighted expert outputs [rows, H] of `rows`.
+template <typename Operands>
+Matrix expert_outputs(const Shape& shape, double limit, const Operands& operands,
+                      const typename Operands::Expert& expert, const ExpertRow* rows,
+                      uint64_t count) {
+  const uint64_t hidden = shape.hidden;
+  const uint64_t intermediate = shape.intermediate;
+  Matrix x(count, hidden);
+  for (uint64_t i = 0; i < count; ++i) {
+    operands.token(rows[i].rank, rows[i].token, x.data() + i * hidden);
+  }
+  Matrix activated(count, intermediate);
+  Matrix weights(kScaleBlock, hidden);
+  Matrix gate(count, kScaleBlock);
+  Matrix up(count, kScaleBlock);
+  for (uint64_t block = 0; block < shape.intermediate_blocks(); ++block) {
+    operands.w1_rows(expert, block, weights);
+    gate.noalias() = x * weights.transpose();
+    operands.w1_rows(expert, shape.intermediate_blocks() + block, weights);
+    up.noalias() = x * weights.transpose();
+    for (uint64_t i = 0; i < count; ++i) {
+      for (uint64_t j = 0; j < kScaleBlock; ++j) {
+        activated(i, block * kScaleBlock + j) =
+            activate(gate(i, j), up(i, j), limit, rows[i].weight);
+      }
+    }
+  }
+  weights.resize(kScaleBlock, intermediate);
+  Matrix out(count, hidden);
+  for (uint64_t block = 0; block < shape.hidden_blocks(); ++block) {
+    operands.w2_rows(expert, block, weights);
+    out.middleCols(block * kScaleBlock, kScaleBlock).noalias() = activated * weights.transpose();
+  }
+  return out;
+}
+
+/// The routed slots of each expert, in order of (rank, token, k).
+std::vector<std::vector<ExpertRow>> rows_by_expert(const Problem& problem) {
+  std::vector<std::vector<ExpertRow>> rows(problem.shape.experts);
+  const uint32_t topk = problem.shape.topk;
+  uint64_t y_row = 0;
+  for (uint32_t rank = 0; rank < problem.shape.ranks; ++rank) {
+    const RankInput& input = problem.ranks[rank];
+    for (uint32_t token = 0; token < input.num_tokens; ++token, ++y_row) {
+      for (uint32_t k = 0; k < topk; ++k) {
+        const int32_t expert = input.topk_idx[uint64_t{token} * topk + k];
+        if (expert == kMaskedExpert) continue;
+        MOETWIN_CHECK(expert >= 0 && static_cast<uint32_t>(expert) < problem.shape.experts);
+        rows[static_cast<uint32_t>(expert)].push_back(
+            {rank, token, y_row, double{input.topk_weights[uint64_t{token} * topk + k]}});
+      }
+    }
+  }
+  return rows;
+}
+
+template <typename Operands, typename... Arguments>
+Float64Result run_layer(const Problem& problem, const Float64Options& options,
+                        const Arguments&... arguments) {
+  const uint64_t hidden = problem.shape.hidden;
+  Float64Result result;
+  result.shape = problem.shape;
+  uint64_t total = 0;
+  for (const RankInput& input : problem.ranks) {
+    result.tokens.push_back(input.num_tokens);
+    total += input.num_tokens;
+  }
+  result.y.assign(total * hidden, 0.0);
+
+  const std::vector<std::vector<ExpertRow>> rows = rows_by_expert(problem);
+  std::vector<uint64_t> counts;
+  for (const std::vector<ExpertRow>& list : rows) counts.push_back(list.size());
+  const std::vector<ExpertTask> tasks = expert_tasks(counts, kRowsPerTask);
+  Operands operands(problem, tasks, arguments...);
+
+  // Sums into y are made in task order, whichever thread is first.
+  std::vector<Matrix> outputs(tasks.size());
+  run_tasks(
+      options.threads, tasks.size(),
+      [&](uint64_t i) {
+        const ExpertTask& task = tasks[i];
+        const typename Operands::Expert expert = operands.take(task.expert);
+        outputs[i] = expert_outputs(problem.shape, double{problem.clamp}, operands, expert,
+                                    rows[task.expert].data() + task.begin, task.end - task.begin);
+        operands.done(task.expert);
+      },
+      [&](uint64_t i) {
+        const ExpertTask& task = tasks[i];
+        for (uint64_t row = task.begin; row < task.end; ++row) {
+          double* y = result.y.data() + rows[task.expert][row].y_row * hidden;
+          const double* out = outputs[i].data() + (row - task.begin) * hidden;
+          for (uint64_t column = 0; column < hidden; ++column) y[column] += out[column];
+        }
+        outputs[i].resize(0, 0);
+      });
+  return result;
+}
+
+}  // namespace
+
+Float64Result run_float64(const Problem& problem, const Float64Options& options) {
+  return run_layer<QuantisedOperands>(problem, options);
+}
+
+ErrorMetrics error_against(const Float64Result& reference, const LayerResult& result) {
+  MOETWIN_CHECK(reference.shape == result.shape);
+  MOETWIN_CHECK(reference.tokens == result.tokens);
+  MOETWIN_CHECK(reference.y.size() == result.y.size());
+  ErrorMetrics metrics;
+  const uint64_t hidden = reference.shape.hidden;
+  double error_square = 0;
+  double reference_square = 0;
+  double result_square = 0;
+  double product = 0;
+  uint64_t at = 0;
+  for (uint32_t rank = 0; rank < reference.tokens.size(); ++rank) {
+    for (uint32_t token = 0; token < reference.tokens[rank]; ++token) {
+      for (uint32_t column = 0; column < hidden; ++column, ++at) {
+        const double expected = reference.y[at];
+        const double got = double{decode_bf16(result.y[at])};
+        if (!std::isfinite(got)) ++metrics.non_finite_result;
+        if (!std::isfinite(expected)) ++metrics.non_finite_reference;
+        if (!std::isfinite(got) || !std::isfinite(expected)) continue;
+        const double error = got - expected;
+        error_square += error * error;
+        reference_square += expected * expected;
+        result_square += got * got;
+        product += got * expected;
+        if (std::abs(error) > metrics.max_abs) {
+          metrics.max_abs = std::abs(error);
+          metrics.worst_rank = rank;
+          metrics.worst_token = token;
+          metrics.worst_column = column;
+        }
+      }
+    }
+  }
+  if (reference_square > 0) {
+    metrics.relative_rms = std::sqrt(error_square / reference_square);
+  } else if (error_square > 0) {
+    metrics.relative_rms = std::numeric_limits<double>::infinity();
+  }
+  if (reference_square > 0 && result_square > 0) {
+    metrics.cosine = product / (std::sqrt(reference_square) * std::sqrt(result_square));
+  } else if (reference_square > 0 || result_square > 0) {
+    metrics.cosine = 0;
+  }
+  if (reference_square + result_square > 0) {
+    metrics.calc_diff = 1 - 2 * product / (reference_square + result_square);
+  }
+  return metrics;
+}
+
+}  // namespace moetwin
