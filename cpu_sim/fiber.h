@@ -78,32 +78,29 @@ class FiberPool {
     State state = State::Fresh;
   };
 
-  /// What the sanitizers keep for one stack; empty vectors in other builds.
+  /// What the sanitizers know of one stack; unused in other builds.
   struct SanitizerStack {
     void* fake_stack = nullptr;
     void* thread_fiber = nullptr;
   };
 
+  struct Entry;  // the first frame of each stack
+
   static constexpr FiberId kNone = UINT32_MAX;
 
-  std::byte* stack_low(FiberId id) const { return stacks_ + (id + size_t{1}) * stack_bytes_; }
-  std::byte* stack_top(FiberId id) const;
+  std::byte* stack_low(FiberId id) const { return stacks_ + id * stack_bytes_; }
   void start(FiberId id);
   void run_body();
-  void switch_in(FiberId id);
-  void paint_guard(FiberId id) const;
-  bool guard_holds(FiberId id) const;
-  [[noreturn]] void report_overflow(FiberId id);
-
-  struct Entry;  // the first frame of each stack
+  void leave_for_good();
+  inline void switch_in(FiberId id);
+  void forget(FiberId id);
 
   size_t max_fibers_;
   size_t stack_bytes_;
   std::byte* arena_ = nullptr;
   size_t arena_bytes_ = 0;
-  std::byte* stacks_ = nullptr;  ///< one unused stack below the first fiber's
+  std::byte* stacks_ = nullptr;  ///< low end of the first stack
   std::vector<Record> records_;
-  size_t painted_ = 0;  ///< stacks whose guard is in place
   FiberId current_ = kNone;
   void* resumer_ = nullptr;  ///< context of the control thread while a fiber runs
   std::exception_ptr failure_;
@@ -112,8 +109,8 @@ class FiberPool {
 
   std::vector<SanitizerStack> sanitizer_stacks_;
   SanitizerStack control_;
-  const void* control_low_ = nullptr;
-  size_t control_bytes_ = 0;
+  [[maybe_unused]] const void* control_low_ = nullptr;
+  [[maybe_unused]] size_t control_bytes_ = 0;
 };
 
 }  // namespace moetwin

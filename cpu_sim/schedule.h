@@ -3,7 +3,9 @@
 // of one agent shifts nobody else's.
 //
 //   fifo  random:SEED  pct:SEED:DEPTH  slow:ROLE@RANK  timed
-//   replay:BASE;DELTA=AGENT;DELTA=AGENT...    BASE: one of the above, or step or step:SEED
+//   replay:BASE;DELTA=AGENT;DELTA=AGENT...    BASE: one of the above, or step, or step:SEED;
+//         numbers after BASE are base 36; a choice number is the one before (at first -1) plus
+//         DELTA, which is left out where it is 1
 //   replay:@FILE                              a file that holds what would follow "replay:"
 #pragma once
 

@@ -3,7 +3,6 @@
 // It knows neither fibers nor what an agent does.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -112,12 +111,13 @@ class Scheduler {
   bool wins(uint32_t agent, uint64_t key) const;
   bool forced() const;
   void chosen(uint32_t agent, bool by_default);
-  void queue(uint32_t agent, uint64_t key);
+  void enqueue(uint32_t agent, uint64_t key);
 
   Schedule schedule_;
   LandingOrder landing_ = LandingOrder::Late;
   bool preempts_ = false;
   bool record_ = false;
+  bool preempted_ = false;  ///< the last continues() was false, and next() is still to come
   uint32_t held_role_ = UINT32_MAX;
   std::vector<Agent> agents_;
   RunQueue queue_;
