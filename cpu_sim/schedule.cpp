@@ -18,7 +18,7 @@ constexpr std::string_view kReplay = "replay:";
 constexpr int kReplayBase = 36;
 
 /// What was given, short and on one line.
-std::string quoted(std::string_view text) {
+std::string one_line(std::string_view text) {
   constexpr size_t kShown = 60;
   std::string shown = "'";
   for (const char c : text.substr(0, kShown)) shown += c >= ' ' && c <= '~' ? c : '?';
@@ -26,7 +26,7 @@ std::string quoted(std::string_view text) {
 }
 
 [[noreturn]] void refuse(std::string_view text, const std::string& why) {
-  throw InputError("schedule: " + quoted(text) + ": " + why);
+  throw InputError("schedule: " + one_line(text) + ": " + why);
 }
 
 /// A number in the one spelling that is printed: digits only, no leading zero.
@@ -222,7 +222,7 @@ std::string save_schedule(const Schedule& schedule, const std::string& path) {
                      " bytes is above the limit of " + std::to_string(kMaxScheduleFileBytes));
   std::ofstream stream(path, std::ios::binary);
   stream << text << '\n';
-  if (!stream.flush()) throw InputError("schedule: cannot write " + quoted(path));
+  if (!stream.flush()) throw InputError("schedule: cannot write " + one_line(path));
   return "replay:@" + path;
 }
 

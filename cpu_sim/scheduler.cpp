@@ -106,9 +106,10 @@ void Scheduler::start(const Schedule& schedule, const RunSettings& settings) {
 
 uint32_t Scheduler::add_agent(const AgentInfo& info) {
   const uint32_t agent = num_agents();
+  MOETWIN_CHECK(info.rank <= UINT16_MAX);
   Agent& added = agents_.emplace_back();
   added.role = info.role;
-  added.rank = info.rank;
+  added.rank = static_cast<uint16_t>(info.rank);
   added.landing = info.landing;
   added.held = !info.landing && info.role == held_role_ && info.rank == schedule_.rank;
   queue_.reserve_agents(agent + 1);
