@@ -1,0 +1,238 @@
+// A complete plan of the kernel for a shape: tile sizes, warp roles, barriers, ring, and the map of
+// shared memory. make_plan() derives it from a case's options or says which field is wrong. Owns
+// every count of threads and arrivals; the role programs ask it and never repeat one.
+#pragma once
+
+#include <cstdint>
+
+#include "common/block_scheduler.h"
+#include "common/host_device.h"
+#include "common/kernel_options.h"
+#include "common/ring_pool.h"
+#include "common/routing.h"
+#include "common/shape.h"
+
+namespace moetwin {
+
+/// The warp roles of a CTA, in the order of its warps.
+enum class Role : uint8_t { Dispatch, LoadA, LoadB, Math, Count };
+constexpr uint32_t kNumRoles = static_cast<uint32_t>(Role::Count);
+
+constexpr const char* role_name(Role role) {
+  constexpr const char* kNames[] = {"dispatch", "load_a", "load_b", "math"};
+  return kNames[static_cast<uint32_t>(role)];
+}
+
+constexpr uint32_t kDispatchWarps = 2;
+constexpr uint32_t kWarpgroupWarps = 4;
+constexpr uint32_t kWarpgroupThreads = kWarpgroupWarps * kWarpLanes;
+constexpr uint32_t kMathRows = 64;          ///< rows of a tile that one math warpgroup owns
+constexpr uint32_t kMmaK = 32;              ///< codes of K a tensor-core step multiplies
+constexpr uint32_t kPullChunkBytes = 4096;  ///< most bytes of a row a dispatch warp holds at once
+constexpr uint32_t kTaskQueueEntries = 2;   ///< tiles a CTA may claim ahead
+constexpr uint32_t kCombineStages = 2;
+constexpr uint32_t kCombineColumns = 2048;  ///< most BF16 columns of a combine stage
+constexpr uint32_t kMaxSharedBytes = 232448;
+/// Data regions are addressed by 32-bit rows.
+constexpr uint64_t kMaxPoolRows = uint64_t{1} << 31;
+
+// Dispatch and load warps share the first warpgroup, so that setmaxnreg can move its registers.
+static_assert(kDispatchWarps + 2 == kWarpgroupWarps);
+
+constexpr uint32_t kDispatchThreads = kDispatchWarps * kWarpLanes;
+constexpr uint32_t kServiceRegisters = 56;  ///< a thread of the first warpgroup
+constexpr uint32_t kMathRegisters = 208;    ///< a thread of a math warpgroup
+static_assert(kServiceRegisters % 8 == 0 && kMathRegisters % 8 == 0);
+static_assert(kWarpgroupThreads * (kServiceRegisters + 2 * kMathRegisters) <= 65536);
+
+/// Named barriers of a CTA. Participants are threads.
+enum class NamedBarrier : uint8_t {
+  Everyone,        ///< all warps: mbarriers initialised; pool table built
+  Dispatch,        ///< the dispatch warps
+  MathDone,        ///< math warps arrive, dispatch warps wait
+  CombineReady,    ///< dispatch warps arrive, math warps wait
+  MathWarpgroup0,  ///< the warps of one math warpgroup
+  MathWarpgroup1,
+  Count,
+};
+constexpr uint32_t kNumNamedBarriers = static_cast<uint32_t>(NamedBarrier::Count);
+static_assert(kNumNamedBarriers <= 16, "the hardware has ids 0 to 15");
+
+constexpr const char* named_barrier_name(NamedBarrier barrier) {
+  constexpr const char* kNames[] = {"Everyone",     "Dispatch",       "MathDone",
+                                    "CombineReady", "MathWarpgroup0", "MathWarpgroup1"};
+  return kNames[static_cast<uint32_t>(barrier)];
+}
+
+/// An mbarrier by its place in the CTA's array.
+struct Mbarrier {
+  uint32_t index;
+};
+
+/// Byte offsets into a CTA's shared memory.
+struct SharedLayout {
+  uint32_t stage_a;         ///< [stages][BLOCK_M][128] codes
+  uint32_t stage_b;         ///< [stages][128][128] codes
+  uint32_t stage_scales;    ///< [stages][2][BLOCK_M] f32
+  uint32_t staging;         ///< [math warpgroups][8192] bytes: output tiles, then combine stages
+  uint32_t pull_buffer;     ///< [dispatch warps][pull chunk]
+  uint32_t expert_counter;  ///< [E] u32
+  uint32_t pool_table;      ///< [E_local + 1] PoolTableEntry
+  uint32_t task_queue;      ///< [entries] TaskEntry
+  uint32_t mbarriers;       ///< [num_mbarriers] 8 bytes
+  uint32_t total;
+};
+
+constexpr uint32_t kStagingBytes = 8192;  ///< a math warpgroup's staging: 64 rows of 128 bytes
+static_assert(kStagingBytes == kMathRows * 128);
+static_assert(kCombineStages * kCombineColumns * 2 == kStagingBytes);
+
+/// Everything the role programs need to know about the kernel beyond the shape.
+struct KernelPlan {
+  uint32_t block_m;
+  uint32_t math_warpgroups;
+  uint32_t sms;
+  uint32_t stages;
+  SchedulerPolicy scheduler;
+  uint32_t ring_blocks;
+  uint32_t warm_up;
+  uint32_t experts_per_wave;
+  uint32_t max_blocks;  ///< pool blocks any routing can need
+  uint32_t pull_chunk_bytes;
+  uint32_t combine_columns;
+  TileCounts tiles;
+  bool taps;  ///< Linear1 rows are also stored by logical row, to be read back
+  SharedLayout shared;
+
+  MOETWIN_HD constexpr uint32_t math_warps() const { return math_warpgroups * kWarpgroupWarps; }
+  MOETWIN_HD constexpr uint32_t threads() const {
+    return kWarpgroupThreads * (1 + math_warpgroups);
+  }
+  MOETWIN_HD constexpr uint32_t math_threads() const { return kWarpgroupThreads * math_warpgroups; }
+  MOETWIN_HD constexpr uint32_t max_pool_rows() const { return max_blocks * block_m; }
+
+  MOETWIN_HD constexpr uint32_t stage_a_bytes() const { return block_m * kBlockK; }
+  MOETWIN_HD constexpr uint32_t stage_b_bytes() const { return kBlockN * kBlockK; }
+  MOETWIN_HD constexpr uint32_t stage_scale_bytes() const { return 2 * block_m * 4; }
+
+  // mbarriers, by place.
+  MOETWIN_HD constexpr Mbarrier full(uint32_t stage) const { return {stage}; }
+  MOETWIN_HD constexpr Mbarrier empty(uint32_t stage) const { return {stages + stage}; }
+  MOETWIN_HD constexpr Mbarrier task_full(uint32_t entry) const { return {2 * stages + entry}; }
+  MOETWIN_HD constexpr Mbarrier task_empty(uint32_t entry) const {
+    return {2 * stages + kTaskQueueEntries + entry};
+  }
+  MOETWIN_HD constexpr Mbarrier pull(uint32_t warp) const {
+    return {2 * stages + 2 * kTaskQueueEntries + warp};
+  }
+  MOETWIN_HD constexpr Mbarrier combine(uint32_t warpgroup, uint32_t stage) const {
+    return {2 * stages + 2 * kTaskQueueEntries + kDispatchWarps + warpgroup * kCombineStages +
+            stage};
+  }
+  MOETWIN_HD constexpr uint32_t num_mbarriers() const { return combine(math_warpgroups, 0).index; }
+
+  // Arrivals that complete a phase.
+  static constexpr uint32_t kFullArrivals = 2;  ///< load A and load B, each with its bytes
+  MOETWIN_HD constexpr uint32_t empty_arrivals() const { return math_warps(); }
+  static constexpr uint32_t kTaskFullArrivals = 1;
+  MOETWIN_HD constexpr uint32_t task_empty_arrivals() const { return 1 + math_warps(); }
+};
+
+/// A claimed tile as load A publishes it to the CTA.
+struct alignas(16) TaskEntry {
+  TileKind kind;
+  uint32_t block;
+  uint32_t n;
+  uint32_t local_expert;
+  uint32_t rows;  ///< valid rows of the block
+  uint32_t unused[3];
+};
+static_assert(sizeof(TaskEntry) == 32);
+
+/// A plan, or the field that forbids one.
+struct PlanResult {
+  KernelPlan plan{};
+  ShapeError error{};
+};
+
+namespace detail {
+
+constexpr uint32_t align_up(uint32_t bytes, uint32_t alignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+constexpr SharedLayout make_shared_layout(const Shape& shape, const KernelPlan& plan) {
+  SharedLayout s{};
+  uint32_t at = 0;
+  const auto place = [&at](uint32_t bytes, uint32_t alignment) {
+    at = align_up(at, alignment);
+    const uint32_t offset = at;
+    at += bytes;
+    return offset;
+  };
+  // 1024: a 128-byte swizzled tile starts on one.
+  s.stage_a = place(plan.stages * plan.stage_a_bytes(), 1024);
+  s.stage_b = place(plan.stages * plan.stage_b_bytes(), 1024);
+  s.staging = place(plan.math_warpgroups * kStagingBytes, 1024);
+  s.stage_scales = place(plan.stages * plan.stage_scale_bytes(), 128);
+  s.pull_buffer = place(kDispatchWarps * plan.pull_chunk_bytes, 128);
+  s.expert_counter = place(shape.experts * 4, 16);
+  s.pool_table = place((shape.num_local_experts() + 1) * sizeof(PoolTableEntry), 16);
+  s.task_queue = place(kTaskQueueEntries * sizeof(TaskEntry), 16);
+  s.mbarriers = place(plan.num_mbarriers() * 8, 8);
+  s.total = at;
+  return s;
+}
+
+}  // namespace detail
+
+/// Derives the plan of a valid shape. `allow_unsafe_ring` skips the rule that a ring below the
+/// smallest safe one is refused (`run --unsafe-ring`); `taps` adds the stage taps.
+constexpr PlanResult make_plan(const Shape& shape, const KernelOptions& options,
+                               bool allow_unsafe_ring = false, bool taps = false) {
+  if (options.block_m != 64 && options.block_m != 128)
+    return {{}, {"kernel.block_m", options.block_m, "64 or 128"}};
+  if (options.sms_per_rank < 1 || options.sms_per_rank > kMaxSmsPerRank)
+    return {{}, {"kernel.sms_per_rank", options.sms_per_rank, "1 to 256"}};
+  if (options.stages < 1 || options.stages > kMaxStages)
+    return {{}, {"kernel.stages", options.stages, "1 to 8"}};
+  const uint64_t blocks = max_pool_blocks(shape, options.block_m);
+  if (blocks * options.block_m > kMaxPoolRows)
+    return {{},
+            {"shape.max_tokens_per_rank", shape.max_tokens_per_rank,
+             "so few that ranks * max_tokens_per_rank * topk stays within 2^31 pool rows"}};
+  KernelPlan plan{};
+  plan.block_m = options.block_m;
+  plan.math_warpgroups = options.block_m / kMathRows;
+  plan.sms = options.sms_per_rank;
+  plan.stages = options.stages;
+  plan.scheduler = options.scheduler;
+  plan.max_blocks = static_cast<uint32_t>(blocks);
+  plan.tiles = tile_counts(shape);
+  plan.warm_up = linear1_warm_up(shape, options.sms_per_rank);
+  plan.experts_per_wave =
+      options.experts_per_wave == 0 ? shape.num_local_experts() : options.experts_per_wave;
+  plan.taps = taps;
+  const uint64_t safe = smallest_safe_ring(shape, options.block_m, options.sms_per_rank);
+  if (options.scheduler == SchedulerPolicy::Wave) {
+    plan.ring_blocks = plan.max_blocks;
+  } else {
+    plan.ring_blocks = options.ring_blocks == 0 ? static_cast<uint32_t>(safe) : options.ring_blocks;
+    if (plan.ring_blocks < safe && !allow_unsafe_ring)
+      return {{},
+              {"kernel.ring_blocks", options.ring_blocks,
+               "at least the smallest safe ring (moetwin ring CASE tells it)"}};
+    if (plan.ring_blocks > kMaxRingBlocks)
+      return {{}, {"kernel.ring_blocks", options.ring_blocks, "at most 1048576"}};
+  }
+  plan.pull_chunk_bytes = shape.hidden < kPullChunkBytes ? shape.hidden : kPullChunkBytes;
+  plan.combine_columns = shape.hidden < kCombineColumns ? shape.hidden : kCombineColumns;
+  plan.shared = detail::make_shared_layout(shape, plan);
+  if (plan.shared.total > kMaxSharedBytes)
+    return {{},
+            {"kernel.stages", options.stages,
+             "so few that a CTA's shared memory stays within 232448 bytes"}};
+  return {plan, {}};
+}
+
+}  // namespace moetwin

@@ -1,0 +1,105 @@
+// The pool of received rows and the rings that hold its data. Pool rows of one expert are
+// contiguous and padded to BLOCK_M; a pool block is BLOCK_M rows. Metadata is indexed by the
+// logical row; data lives in rings over blocks. Owns every count a ring slot's waiter compares
+// with, and the rule for the smallest ring that cannot deadlock.
+//
+//   counter       who adds                            a block adds           waiter of lap L wants
+//   x_full        dispatch, one a row; the last row   BLOCK_M                (L+1) * BLOCK_M
+//                 of an expert adds its padding too
+//   x_empty       math, one a Linear1 tile read       n1                     L * n1
+//   l1_full       math, one a stored Linear1 part     n1 * warpgroups        (L+1) * n1 *
+//   warpgroups l1_empty      math, one a Linear2 tile read       n2                     L * n2
+#pragma once
+
+#include <cstdint>
+
+#include "common/shape.h"
+
+namespace moetwin {
+
+constexpr uint32_t kBlockN = 128;  ///< weight rows a tile multiplies with
+constexpr uint32_t kBlockK = 128;  ///< codes a stage holds of one row
+
+/// Where a logical pool block lies.
+struct RingSlot {
+  uint32_t index;  ///< slot of the ring
+  uint32_t lap;    ///< how often the slot was used before
+};
+
+MOETWIN_HD constexpr RingSlot ring_slot(uint32_t block, uint32_t ring_blocks) {
+  return {block % ring_blocks, block / ring_blocks};
+}
+
+/// Tiles a pool block has in each GEMM.
+struct TileCounts {
+  uint32_t n1;  ///< Linear1: 64 gate and 64 up columns each
+  uint32_t n2;  ///< Linear2: 128 columns each
+};
+
+MOETWIN_HD constexpr TileCounts tile_counts(const Shape& shape) {
+  return {2 * shape.intermediate / kBlockN, shape.hidden / kBlockN};
+}
+
+// Counters may pass 2^32 in theory; every comparison is by signed distance, so they may wrap.
+MOETWIN_HD constexpr uint32_t x_full_target(uint32_t lap, uint32_t block_m) {
+  return (lap + 1) * block_m;
+}
+MOETWIN_HD constexpr uint32_t x_empty_target(uint32_t lap, TileCounts tiles) {
+  return lap * tiles.n1;
+}
+MOETWIN_HD constexpr uint32_t l1_full_target(uint32_t lap, TileCounts tiles,
+                                             uint32_t math_warpgroups) {
+  return (lap + 1) * tiles.n1 * math_warpgroups;
+}
+MOETWIN_HD constexpr uint32_t l1_empty_target(uint32_t lap, TileCounts tiles) {
+  return lap * tiles.n2;
+}
+
+/// What pulling row `row` of an expert with `expert_rows` rows adds to x_full: the last row stands
+/// for the padding of its block as well, so that every block adds BLOCK_M.
+MOETWIN_HD constexpr uint32_t x_full_share(uint32_t row, uint32_t expert_rows, uint32_t block_m) {
+  return row + 1 == expert_rows ? block_m - row % block_m : 1;
+}
+
+MOETWIN_HD constexpr uint32_t blocks_of(uint32_t rows, uint32_t block_m) {
+  return (rows + block_m - 1) / block_m;
+}
+
+/// Rows one rank may receive: every slot of every token of every rank.
+MOETWIN_HD constexpr uint64_t max_received_rows(const Shape& shape) {
+  return uint64_t{shape.ranks} * shape.slots_per_source();
+}
+
+/// The most pool blocks any routing can need: one row on each local expert opens a block each, and
+/// every further BLOCK_M rows open one more. Exact.
+MOETWIN_HD constexpr uint64_t max_pool_blocks(const Shape& shape, uint32_t block_m) {
+  const uint64_t rows = max_received_rows(shape);
+  const uint64_t opened = rows < shape.num_local_experts() ? rows : shape.num_local_experts();
+  return opened + (rows - opened) / block_m;
+}
+
+/// Linear1 blocks that come before the first Linear2 block in ring order. Between the last Linear1
+/// tile of block 0 and the first Linear2 tile, which waits for all of block 0, stand at least two
+/// tiles for every SM: the one it works on and the one it has claimed ahead.
+MOETWIN_HD constexpr uint32_t linear1_warm_up(const Shape& shape, uint32_t sms_per_rank) {
+  const uint32_t n1 = tile_counts(shape).n1;
+  return 1 + (2 * sms_per_rank + n1 - 1) / n1;
+}
+
+/// The smallest ring that cannot deadlock, whatever the routing and the schedule.
+///
+/// In ring order Linear1 of block b stands just behind Linear2 of block b - W (W the warm-up). With
+/// W ring slots or more, everything a tile waits for (rows of its block, Linear1 of its block,
+/// Linear2 of the block that held its slot) is done by tiles that stand before it or by pulls of
+/// earlier rows, so the first unfinished tile can always run. With W - 1 slots Linear1 of block
+/// W - 1 waits for Linear2 of block 0, which stands behind it: an SM that holds the first may have
+/// claimed a tile of the second, and both wait for ever. A pool that never wraps needs no more
+/// slots than it has blocks.
+MOETWIN_HD constexpr uint64_t smallest_safe_ring(const Shape& shape, uint32_t block_m,
+                                                 uint32_t sms_per_rank) {
+  const uint64_t warm_up = linear1_warm_up(shape, sms_per_rank);
+  const uint64_t blocks = max_pool_blocks(shape, block_m);
+  return warm_up < blocks ? warm_up : blocks;
+}
+
+}  // namespace moetwin

@@ -1,0 +1,89 @@
+// The Linear1 epilogue of a math warpgroup: SwiGLU times routing weight, one power-of-two scale a
+// row and 64 columns, E4M3 codes into the ring of Linear2's rows.
+//
+//   who waits     who arrives               how many           what it means
+//   math (L1)     math (L2) on              L * n2             the ring slot's earlier block has
+//                 l1_empty[slot]                               been read
+//   load A        math (L1) on              (L+1) * n1 *       all 64-column groups of the block
+//                 l1_full[slot]             math warpgroups    are in the ring
+#pragma once
+
+#include "common/epilogue_math.h"
+#include "common/roles/math_rows.h"
+
+namespace moetwin {
+
+/// Steps S3 to S8 for the owner's part of one row; returns the row's scale factor. Codes go to
+/// `staging`, row-major, 64 bytes a row.
+template <Machine M, class Row>
+MOETWIN_ROLE float quantise_row(M& m, const Row& row, float clamp, float weight,
+                                Shared<uint8_t> staging) {
+  constexpr uint32_t kPairs = M::kRowPairs / 2;
+  constexpr uint32_t kChunk = M::kPairsPerChunk;
+  float values[kPairs][2];
+  float amax = 0.0f;
+  MOETWIN_UNROLL
+  for (uint32_t p = 0; p < kPairs; ++p) {
+    // Chunks of 8 columns alternate: gate, up, gate, up.
+    const uint32_t gate_pair = p / kChunk * 2 * kChunk + p % kChunk;
+    const auto gate = row.pair(gate_pair);
+    const auto up = row.pair(gate_pair + kChunk);
+    values[p][0] = activate(gate.low, up.low, clamp, weight);
+    values[p][1] = activate(gate.high, up.high, clamp, weight);
+    amax = amax_step(amax_step(amax, values[p][0]), values[p][1]);
+  }
+  const GroupScale scale = group_scale(row.max(amax));
+  MOETWIN_UNROLL
+  for (uint32_t p = 0; p < kPairs; ++p) {
+    const uint16_t codes = encode_e4m3x2(mul_rn(values[p][0], scale.inverse),
+                                         mul_rn(values[p][1], scale.inverse));
+    const uint32_t column = row.half_column(p);
+    m.store(Shared<uint16_t>{staging.offset + row.index() * kLinear1ScaleGroup + column}, codes,
+            Step::Linear1Epilogue);
+  }
+  return scale.scale;
+}
+
+template <Machine M>
+MOETWIN_ROLE void linear1_epilogue(M& m, const KernelArgs& args, const TaskEntry& task,
+                                   RingSlot ring, MathRows mine,
+                                   const typename M::Accumulator& total) {
+  const KernelPlan& plan = args.plan;
+  const uint32_t groups = args.shape.linear1_scale_groups();
+  const Shared<uint8_t> staging{staging_offset(args, m.agent())};
+  const uint32_t logical_row = task.block * plan.block_m + mine.first;
+  const auto metadata =
+      m.load_rows(m.template region<TokenSrcMetadata>(Region::Metadata) + logical_row, mine.valid,
+                  Step::Linear1Epilogue);
+  m.sync(Step::Linear1StagingFree);
+  if (ring.lap != 0)
+    m.wait_until(m.template region<uint32_t>(Region::Linear1Empty) + ring.index,
+                 at_least(l1_empty_target(ring.lap, plan.tiles)), Scope::Gpu,
+                 Step::Linear1WaitsForRingSlot);
+  typename M::template RowValues<float> scales;
+  m.for_rows(total, staging, [&](const auto& row) {
+    scales[row.place()] = quantise_row(m, row, args.clamp, metadata[row.place()].weight, staging);
+  });
+  m.store_rows(m.template region<float>(Region::Linear1Scales) +
+                   linear1_scale_index(ring.index, groups, task.n, plan.block_m, mine.first),
+               scales, mine.valid, Step::Linear1StoreScales);
+  if (plan.taps)
+    m.store_rows(m.template region<float>(Region::TapLinear1Scales) +
+                     linear1_scale_index(task.block, groups, task.n, plan.block_m, mine.first),
+                 scales, mine.valid, Step::Linear1StoreScales);
+  m.fence_proxy_async(FenceSpace::Both, Step::Linear1Fence);
+  m.sync(Step::Linear1Together);
+  m.tile_store(Tensor::Linear1, ring.index * plan.block_m + mine.first, task.n * kLinear1ScaleGroup,
+               staging, Step::Linear1Store);
+  if (plan.taps)
+    m.tile_store(Tensor::TapLinear1, logical_row, task.n * kLinear1ScaleGroup, staging,
+                 Step::Linear1Store);
+  m.bulk_commit(Step::Linear1Store);
+  m.bulk_wait(BulkDone::Written, Step::Linear1Stored);
+  m.elect([&] {
+    m.reduce_add(m.template region<uint32_t>(Region::Linear1Full) + ring.index, 1u, Order::Release,
+                 Scope::Gpu, Step::Linear1Publish);
+  });
+}
+
+}  // namespace moetwin

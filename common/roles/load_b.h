@@ -1,0 +1,35 @@
+// The load B warp: feeds the weights of each tile into the stages. load_a.h has the barrier table.
+#pragma once
+
+#include "common/roles/task_queue.h"
+
+namespace moetwin {
+
+template <Machine M>
+MOETWIN_ROLE void load_b_role(M& m, const KernelArgs& args) {
+  m.barrier_sync(NamedBarrier::Everyone, args.plan.threads(), Step::PoolTableReady);
+  const KernelPlan& plan = args.plan;
+  PipelineState queue;
+  PipelineState stage;
+  for (;;) {
+    const TaskEntry task = take_task(m, args, queue);
+    if (task.kind == TileKind::None) return;
+    const bool linear1 = task.kind == TileKind::Linear1;
+    const Tensor tensor = linear1 ? Tensor::W1 : Tensor::W2;
+    const uint32_t expert_rows = linear1 ? 2 * args.shape.intermediate : args.shape.hidden;
+    const uint32_t row = task.local_expert * expert_rows + task.n * kBlockN;
+    const uint32_t k_blocks =
+        linear1 ? args.shape.hidden_blocks() : args.shape.intermediate_blocks();
+    for (uint32_t k = 0; k < k_blocks; ++k) {
+      m.mbarrier_wait(plan.empty(stage.index), stage.parity ^ 1, Step::LoadBWaitsForStage);
+      const Mbarrier full = plan.full(stage.index);
+      m.mbarrier_expect(full, plan.stage_b_bytes(), Step::LoadBExpect);
+      m.tile_load(tensor, row, k * kBlockK,
+                  Shared<uint8_t>{plan.shared.stage_b + stage.index * plan.stage_b_bytes()}, full,
+                  Step::LoadBTile);
+      stage.advance(plan.stages);
+    }
+  }
+}
+
+}  // namespace moetwin

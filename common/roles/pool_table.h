@@ -1,0 +1,59 @@
+// The CTA's pool table: for each local expert, how many pool blocks and rows come before it. Built
+// by dispatch warp 0 from the counts of all source ranks, read by every warp of the CTA.
+#pragma once
+
+#include "common/machine.h"
+
+namespace moetwin {
+
+MOETWIN_HD constexpr Shared<PoolTableEntry> pool_table_entry(const KernelArgs& args,
+                                                             uint32_t expert) {
+  return Shared<PoolTableEntry>{args.plan.shared.pool_table} + expert;
+}
+
+/// Reads entry `expert` (0 to E_local, the totals), the same for all lanes.
+template <Machine M>
+MOETWIN_ROLE PoolTableEntry read_pool_table(M& m, const KernelArgs& args, uint32_t expert) {
+  return m.load(pool_table_entry(args, expert), Step::PoolTableReady);
+}
+
+/// Rows of a local expert, without padding.
+template <Machine M>
+MOETWIN_ROLE uint32_t expert_rows(M& m, const KernelArgs& args, uint32_t expert) {
+  return read_pool_table(m, args, expert + 1).first_row -
+         read_pool_table(m, args, expert).first_row;
+}
+
+template <Machine M>
+MOETWIN_ROLE void build_pool_table(M& m, const KernelArgs& args) {
+  const auto counts = m.template region<uint32_t>(Region::RecvCount);
+  const uint32_t experts = args.shape.num_local_experts();
+  PoolTableEntry before{0, 0};
+  for (uint32_t first = 0; first < experts; first += kWarpLanes) {
+    typename M::template Lanes<uint32_t> rows;
+    typename M::template Lanes<uint32_t> blocks;
+    m.lanes([&](uint32_t lane) {
+      uint32_t sum = 0;
+      if (first + lane < experts)
+        for (uint32_t rank = 0; rank < args.shape.ranks; ++rank)
+          sum += m.load(counts + recv_count_index(args.shape, first + lane, rank),
+                        Step::PoolTableBuild);
+      rows[lane] = sum;
+      blocks[lane] = blocks_of(sum, args.plan.block_m);
+    });
+    const auto rows_through = m.lanes_scan(rows);
+    const auto blocks_through = m.lanes_scan(blocks);
+    m.lanes([&](uint32_t lane) {
+      if (first + lane < experts)
+        m.store(pool_table_entry(args, first + lane + 1),
+                PoolTableEntry{before.first_block + blocks_through[lane],
+                               before.first_row + rows_through[lane]},
+                Step::PoolTableBuild);
+    });
+    before.first_block += m.lanes_sum(blocks);
+    before.first_row += m.lanes_sum(rows);
+  }
+  m.elect([&] { m.store(pool_table_entry(args, 0), PoolTableEntry{0, 0}, Step::PoolTableBuild); });
+}
+
+}  // namespace moetwin

@@ -1,0 +1,13 @@
+// The simulator's front door.
+#pragma once
+
+#include "model/case.h"
+#include "model/run.h"
+
+namespace moetwin {
+
+/// Runs every launch of a case on the simulated machine. Throws InputError for a case, schedule or
+/// ring that the kernel refuses on entry; a deadlock, race or any other verdict is a finding.
+RunResult simulate(const Case& c, const RunOptions& options);
+
+}  // namespace moetwin
