@@ -1,5 +1,7 @@
 // Writes cases: the inverse of case_reader.cpp, leaving out what is default. It owns the layout of
 // a written file, one section a line.
+#include "model/case_writer.h"
+
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -13,8 +15,6 @@
 
 namespace moetwin {
 namespace {
-
-using OrderedJson = nlohmann::ordered_json;
 
 /// Resolved paths become relative again where the file's directory holds what they name.
 class PathWriter {
@@ -51,15 +51,6 @@ double readable(float value) {
   double shortest = 0;
   std::from_chars(text, end.ptr, shortest);
   return static_cast<float>(shortest) == value ? shortest : double{value};
-}
-
-OrderedJson shape_json(const Shape& s) {
-  return {{"ranks", s.ranks},
-          {"experts", s.experts},
-          {"topk", s.topk},
-          {"hidden", s.hidden},
-          {"intermediate", s.intermediate},
-          {"max_tokens_per_rank", s.max_tokens_per_rank}};
 }
 
 OrderedJson data_json(const DataSpec& spec, const PathWriter& paths) {
@@ -181,20 +172,30 @@ std::string schedule_text(const std::string& schedule, const PathWriter& paths) 
   return std::string(kReplayFile) + paths(schedule.substr(kReplayFile.size()));
 }
 
-std::string layout(const OrderedJson& document) {
+}  // namespace
+
+OrderedJson shape_json(const Shape& s) {
+  return {{"ranks", s.ranks},
+          {"experts", s.experts},
+          {"topk", s.topk},
+          {"hidden", s.hidden},
+          {"intermediate", s.intermediate},
+          {"max_tokens_per_rank", s.max_tokens_per_rank}};
+}
+
+std::string layout_case(const OrderedJson& document) {
   std::string text;
   for (const auto& item : document.items()) {
     text += text.empty() ? "{\n" : ",\n";
     try {
-      text += "  \"" + item.key() + "\": " + item.value().dump();
+      text += "  " + OrderedJson(item.key()).dump() + ": " + item.value().dump();
     } catch (const OrderedJson::type_error&) {
-      refuse(item.key(), "holds bytes that are not UTF-8 and cannot stand in a case file");
+      refuse(key_path("", item.key()),
+             "holds bytes that are not UTF-8 and cannot stand in a case file");
     }
   }
-  return text + "\n}\n";
+  return text.empty() ? "{}\n" : text + "\n}\n";
 }
-
-}  // namespace
 
 std::string case_to_json(const Case& c, const std::string& base_directory) {
   const PathWriter paths(base_directory);
@@ -210,7 +211,7 @@ std::string case_to_json(const Case& c, const std::string& base_directory) {
   put(document, "launches", launches_json(c, paths), OrderedJson(1));
   put_section("world", world_json(c.world));
   put(document, "plant", c.plant, std::string());
-  return layout(document);
+  return layout_case(document);
 }
 
 void save_case(const Case& c, const std::string& path) {
