@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/digest.h"
@@ -23,7 +25,8 @@ struct GoldenMachine {
 };
 
 /// One recorded case: the text of a case file (paths inside are relative to the golden file) and
-/// the digests of its last launch. A stage that was not tapped is empty.
+/// the digests of its last launch. A stage that was not tapped is empty. Reading gives the case as
+/// compact JSON with sorted keys.
 struct GoldenCase {
   std::string case_text;
   StageDigests digests;
@@ -39,14 +42,15 @@ struct GoldenFile {
 };
 
 /// The only value of "format" that is read, and the one that is written.
-constexpr int kGoldenFormat = 1;
+constexpr int64_t kGoldenFormat = 1;
 
 /// Parses the text of a golden file. Strict: throws InputError, one line naming `name` and the
 /// field, for broken JSON, an unknown, missing or repeated key, a wrong type, a digest that is not
 /// 32 lower-case hex digits or null.
-GoldenFile parse_golden(const std::string& text, const std::string& name);
+GoldenFile parse_golden(std::string_view text, const std::string& name);
 
-/// The text of a golden file; parse_golden gives the same contents back. Throws InputError where a
+/// The text of a golden file, one line a case and one its digests; parse_golden gives the same
+/// contents back. Throws InputError where a
 /// case text is not a JSON object or the machine is neither a card nor a processor.
 std::string golden_text(const GoldenFile& file);
 
