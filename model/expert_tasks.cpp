@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "common/check.h"
 
@@ -17,28 +18,6 @@ std::vector<ExpertTask> expert_tasks(const std::vector<uint64_t>& rows_of_expert
     }
   }
   return tasks;
-}
-
-HeldWeights::HeldWeights(const WeightSource& source, const std::vector<ExpertTask>& tasks,
-                         uint32_t experts)
-    : source_(source), entries_(experts) {
-  for (const ExpertTask& task : tasks) ++entries_[task.expert].tasks_left;
-}
-
-std::shared_ptr<const ExpertWeights> HeldWeights::take(uint32_t expert) {
-  Entry& entry = entries_[expert];
-  const std::lock_guard<std::mutex> lock(entry.mutex);
-  MOETWIN_CHECK(entry.tasks_left > 0);
-  if (!entry.weights) entry.weights = source_.expert(expert);
-  MOETWIN_CHECK(entry.weights != nullptr);
-  return entry.weights;
-}
-
-void HeldWeights::done(uint32_t expert) {
-  Entry& entry = entries_[expert];
-  const std::lock_guard<std::mutex> lock(entry.mutex);
-  MOETWIN_CHECK(entry.tasks_left > 0);
-  if (--entry.tasks_left == 0) entry.weights.reset();
 }
 
 void run_tasks(uint32_t threads, uint64_t count, const std::function<void(uint64_t)>& body,

@@ -4,13 +4,13 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
-#include "model/problem.h"
+#include "common/check.h"
 
 namespace moetwin {
 
@@ -25,24 +25,44 @@ struct ExpertTask {
 /// without rows has no task.
 std::vector<ExpertTask> expert_tasks(const std::vector<uint64_t>& rows_of_expert, uint64_t block);
 
-/// Hands out an expert's weights to the tasks of a list: made by the first that asks, dropped by
+/// Hands out an expert's tensors to the tasks of a list: made by the first that asks, dropped by
 /// the last that is done. Thread safe.
-class HeldWeights {
+template <typename Tensors>
+class HeldPerExpert {
  public:
-  HeldWeights(const WeightSource& source, const std::vector<ExpertTask>& tasks, uint32_t experts);
+  using Pointer = std::shared_ptr<const Tensors>;
+  using Make = std::function<Pointer(uint32_t expert)>;
 
-  /// The weights for one task; the task calls done() once it no longer uses them.
-  std::shared_ptr<const ExpertWeights> take(uint32_t expert);
-  void done(uint32_t expert);
+  HeldPerExpert(Make make, const std::vector<ExpertTask>& tasks, uint32_t experts)
+      : make_(std::move(make)), entries_(experts) {
+    for (const ExpertTask& task : tasks) ++entries_[task.expert].tasks_left;
+  }
+
+  /// The tensors for one task; the task calls done() once it no longer uses them.
+  Pointer take(uint32_t expert) {
+    Entry& entry = entries_[expert];
+    const std::lock_guard<std::mutex> lock(entry.mutex);
+    MOETWIN_CHECK(entry.tasks_left > 0);
+    if (!entry.tensors) entry.tensors = make_(expert);
+    MOETWIN_CHECK(entry.tensors != nullptr);
+    return entry.tensors;
+  }
+
+  void done(uint32_t expert) {
+    Entry& entry = entries_[expert];
+    const std::lock_guard<std::mutex> lock(entry.mutex);
+    MOETWIN_CHECK(entry.tasks_left > 0);
+    if (--entry.tasks_left == 0) entry.tensors.reset();
+  }
 
  private:
   struct Entry {
     std::mutex mutex;
-    std::shared_ptr<const ExpertWeights> weights;
+    Pointer tensors;
     uint64_t tasks_left = 0;
   };
 
-  const WeightSource& source_;
+  Make make_;
   std::vector<Entry> entries_;  ///< [E]
 };
 

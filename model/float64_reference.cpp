@@ -11,6 +11,7 @@
 
 #include "common/check.h"
 #include "common/number_formats.h"
+#include "model/data.h"
 #include "model/expert_tasks.h"
 
 namespace moetwin {
@@ -32,15 +33,14 @@ struct ExpertRow {
 /// The layer's operands from codes and scales.
 class QuantisedOperands {
  public:
-  QuantisedOperands(const Problem& problem, const std::vector<ExpertTask>& tasks)
-      : problem_(problem), held_(*problem.weights, tasks, problem.shape.experts) {}
-
   using Expert = std::shared_ptr<const ExpertWeights>;
-  Expert take(uint32_t expert) { return held_.take(expert); }
-  void done(uint32_t expert) { held_.done(expert); }
+
+  explicit QuantisedOperands(const Problem& problem) : problem_(problem) {}
+
+  Expert make(uint32_t expert) const { return problem_.weights->expert(expert); }
 
   /// One token's [H] channels.
-  void token(uint32_t rank, uint32_t token, double* out) const {
+  void token(uint32_t rank, uint64_t token, double* out) const {
     const RankInput& input = problem_.ranks[rank];
     const uint64_t hidden = problem_.shape.hidden;
     dequantise(input.x_codes.data() + token * hidden,
@@ -48,11 +48,11 @@ class QuantisedOperands {
   }
 
   /// 128 rows of W1 [128, H] or W2 [128, I], from row 128 * block on.
-  void w1_rows(const Expert& expert, uint64_t block, Matrix& out) const {
-    weight_rows(expert->w1_codes, expert->w1_scales, block, out);
+  void w1_rows(const ExpertWeights& expert, uint64_t block, Matrix& out) const {
+    weight_rows(expert.w1_codes, expert.w1_scales, block, out);
   }
-  void w2_rows(const Expert& expert, uint64_t block, Matrix& out) const {
-    weight_rows(expert->w2_codes, expert->w2_scales, block, out);
+  void w2_rows(const ExpertWeights& expert, uint64_t block, Matrix& out) const {
+    weight_rows(expert.w2_codes, expert.w2_scales, block, out);
   }
 
  private:
@@ -73,7 +73,43 @@ class QuantisedOperands {
   }
 
   const Problem& problem_;
-  HeldWeights held_;
+};
+
+/// The layer's operands as they were before quantisation.
+class UnquantisedOperands {
+ public:
+  using Expert = std::shared_ptr<const UnquantisedExpert>;
+
+  UnquantisedOperands(const Problem& problem, const DataSpec& x_data, const DataSpec& weight_data)
+      : shape_(problem.shape), weight_data_(weight_data) {
+    std::vector<uint32_t> tokens;
+    for (const RankInput& input : problem.ranks) tokens.push_back(input.num_tokens);
+    make_unquantised_activations(x_data, shape_, tokens, x_);
+  }
+
+  Expert make(uint32_t expert) const {
+    return std::make_shared<const UnquantisedExpert>(
+        make_unquantised_expert(weight_data_, shape_, expert));
+  }
+
+  void token(uint32_t rank, uint64_t token, double* out) const {
+    const float* x = x_[rank].data() + token * shape_.hidden;
+    std::copy_n(x, shape_.hidden, out);
+  }
+
+  void w1_rows(const UnquantisedExpert& expert, uint64_t block, Matrix& out) const {
+    std::copy_n(expert.w1.data() + block * static_cast<uint64_t>(out.size()), out.size(),
+                out.data());
+  }
+  void w2_rows(const UnquantisedExpert& expert, uint64_t block, Matrix& out) const {
+    std::copy_n(expert.w2.data() + block * static_cast<uint64_t>(out.size()), out.size(),
+                out.data());
+  }
+
+ private:
+  const Shape shape_;
+  const DataSpec weight_data_;
+  std::vector<std::vector<float>> x_;  ///< [R][tokens, H]
 };
 
 /// S3 to S5 in double.
@@ -89,7 +125,7 @@ double activate(double gate, double up, double limit, double weight) {
 /// One task: the weighted expert outputs [rows, H] of `rows`.
 template <typename Operands>
 Matrix expert_outputs(const Shape& shape, double limit, const Operands& operands,
-                      const typename Operands::Expert& expert, const ExpertRow* rows,
+                      const typename Operands::Expert::element_type& expert, const ExpertRow* rows,
                       uint64_t count) {
   const uint64_t hidden = shape.hidden;
   const uint64_t intermediate = shape.intermediate;
@@ -142,9 +178,9 @@ std::vector<std::vector<ExpertRow>> rows_by_expert(const Problem& problem) {
   return rows;
 }
 
-template <typename Operands, typename... Arguments>
-Float64Result run_layer(const Problem& problem, const Float64Options& options,
-                        const Arguments&... arguments) {
+template <typename Operands>
+Float64Result run_layer(const Problem& problem, const Operands& operands,
+                        const Float64Options& options) {
   const uint64_t hidden = problem.shape.hidden;
   Float64Result result;
   result.shape = problem.shape;
@@ -159,7 +195,8 @@ Float64Result run_layer(const Problem& problem, const Float64Options& options,
   std::vector<uint64_t> counts;
   for (const std::vector<ExpertRow>& list : rows) counts.push_back(list.size());
   const std::vector<ExpertTask> tasks = expert_tasks(counts, kRowsPerTask);
-  Operands operands(problem, tasks, arguments...);
+  HeldPerExpert<typename Operands::Expert::element_type> held(
+      [&](uint32_t expert) { return operands.make(expert); }, tasks, problem.shape.experts);
 
   // Sums into y are made in task order, whichever thread is first.
   std::vector<Matrix> outputs(tasks.size());
@@ -167,10 +204,10 @@ Float64Result run_layer(const Problem& problem, const Float64Options& options,
       options.threads, tasks.size(),
       [&](uint64_t i) {
         const ExpertTask& task = tasks[i];
-        const typename Operands::Expert expert = operands.take(task.expert);
-        outputs[i] = expert_outputs(problem.shape, double{problem.clamp}, operands, expert,
+        const typename Operands::Expert expert = held.take(task.expert);
+        outputs[i] = expert_outputs(problem.shape, double{problem.clamp}, operands, *expert,
                                     rows[task.expert].data() + task.begin, task.end - task.begin);
-        operands.done(task.expert);
+        held.done(task.expert);
       },
       [&](uint64_t i) {
         const ExpertTask& task = tasks[i];
@@ -187,7 +224,13 @@ Float64Result run_layer(const Problem& problem, const Float64Options& options,
 }  // namespace
 
 Float64Result run_float64(const Problem& problem, const Float64Options& options) {
-  return run_layer<QuantisedOperands>(problem, options);
+  return run_layer(problem, QuantisedOperands(problem), options);
+}
+
+Float64Result run_float64_unquantised(const Problem& problem, const DataSpec& x_data,
+                                      const DataSpec& weight_data, const Float64Options& options) {
+  MOETWIN_CHECK(has_unquantised(x_data) && has_unquantised(weight_data));
+  return run_layer(problem, UnquantisedOperands(problem, x_data, weight_data), options);
 }
 
 ErrorMetrics error_against(const Float64Result& reference, const LayerResult& result) {

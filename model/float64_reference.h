@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/data_spec.h"
 #include "model/problem.h"
 
 namespace moetwin {
@@ -23,6 +24,13 @@ struct Float64Result {
 
 /// Runs the layer in double from the quantised tensors of `problem`, activation limit included.
 Float64Result run_float64(const Problem& problem, const Float64Options& options = {});
+
+/// Runs the layer in double from the tensors before quantisation: x as `x_data` makes it, weights
+/// as `weight_data` does, everything else from `problem`. Both must have such a form
+/// (has_unquantised).
+Float64Result run_float64_unquantised(const Problem& problem, const DataSpec& x_data,
+                                      const DataSpec& weight_data,
+                                      const Float64Options& options = {});
 
 /// How far a BF16 result lies from a reference. Elements that are not finite on either side are
 /// counted and left out of every other number. With a zero reference, relative_rms is 0 if the
