@@ -120,7 +120,13 @@ class Collector {
       most = std::max<uint64_t>(most, source.size());
     }
     const uint64_t first_row = first_block * plan_.block_m;
-    MOETWIN_CHECK(first_row + rows <= plan_.max_pool_rows());
+    if (first_row + rows > plan_.max_pool_rows()) {
+      report(FindingClass::Overflow, Step::PoolTableBuild, rank,
+             fmt::format("{} rows of local expert {} from pool row {} on pass the {} rows of the "
+                         "pool of rank {}",
+                         rows, expert, first_row, plan_.max_pool_rows(), rank));
+      return 0;
+    }
     const auto metadata =
         read_elements<TokenSrcMetadata>(read_, rank, Region::Metadata, first_row, rows);
     uint64_t row = 0;

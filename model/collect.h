@@ -29,7 +29,8 @@ constexpr size_t kMaxCollectFindings = 16;
 /// metadata, l1 from the taps (left empty unless plan.taps), l2 from the combine rows, y.
 /// `tokens` are the real tokens of each rank.
 ///
-/// Findings: more slots received than a table has (overflow, WriteIndex); a slot that names no
+/// Findings: more slots received than a table, or more rows than the pool has (overflow,
+/// WriteIndex or PoolTableBuild); a slot that names no
 /// token of its source rank, or names one twice (mismatch, WriteIndex); a pool row whose metadata
 /// is not what slot table and round-robin rule put there (mismatch, PullMetadata).
 CollectedLayer collect_result(const Shape& shape, const KernelPlan& plan,
