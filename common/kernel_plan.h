@@ -80,8 +80,13 @@ struct SharedLayout {
   uint32_t pool_table;      ///< [E_local + 1] PoolTableEntry
   uint32_t task_queue;      ///< [entries] TaskEntry
   uint32_t mbarriers;       ///< [num_mbarriers] 8 bytes
+  uint32_t machine;         ///< kMachineSharedBytes that belong to the machine, not to the roles
   uint32_t total;
 };
+
+/// The sm90 machine keeps one mbarrier for each named barrier here.
+constexpr uint32_t kMachineSharedBytes = 64;
+static_assert(kNumNamedBarriers * 8 <= kMachineSharedBytes);
 
 constexpr uint32_t kStagingBytes = 8192;  ///< a math warpgroup's staging: 64 rows of 128 bytes
 static_assert(kStagingBytes == kMathRows * 128);
@@ -180,6 +185,7 @@ constexpr SharedLayout make_shared_layout(const Shape& shape, const KernelPlan& 
   s.pool_table = place((shape.num_local_experts() + 1) * sizeof(PoolTableEntry), 16);
   s.task_queue = place(kTaskQueueEntries * sizeof(TaskEntry), 16);
   s.mbarriers = place(plan.num_mbarriers() * 8, 8);
+  s.machine = place(kMachineSharedBytes, 8);
   s.total = at;
   return s;
 }
