@@ -169,6 +169,8 @@ TEST_CASE("fiber: a reset pool serves the next run as a new one would") {
   }
 }
 
+// A sanitizer stops the program itself when a body runs over, or lays frames out with gaps.
+#if !defined(MOETWIN_TEST_SANITIZED)
 TEST_CASE("fiber: a stack run over is reported while deep and after the way back") {
   FiberPool pool(3, 16384);
   std::vector<int> log;
@@ -203,6 +205,8 @@ TEST_CASE("fiber: a stack run over is reported while deep and after the way back
     log.clear();
   }
 }
+
+#endif
 
 TEST_CASE("fiber: a body that needs most of its stack is not reported") {
   FiberPool pool(40, 16384);
