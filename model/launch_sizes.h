@@ -10,13 +10,18 @@
 
 namespace moetwin {
 
-/// The sum of `tokens`. Throws InputError for a shape outside its limits, a number of counts that
-/// is not shape.ranks and a count above max_tokens_per_rank.
-inline uint64_t check_launch_sizes(const Shape& shape, std::span<const uint32_t> tokens) {
+/// Throws InputError for a shape outside its limits.
+inline void check_shape(const Shape& shape) {
   if (const ShapeError error = validate(shape)) {
     throw InputError(std::string(error.field) + ": " + std::to_string(error.value) + " is not " +
                      error.limit);
   }
+}
+
+/// The sum of `tokens`. Throws InputError as check_shape, for a number of counts that is not
+/// shape.ranks and for a count above max_tokens_per_rank.
+inline uint64_t check_launch_sizes(const Shape& shape, std::span<const uint32_t> tokens) {
+  check_shape(shape);
   if (tokens.size() != shape.ranks) {
     throw InputError("tokens: " + std::to_string(tokens.size()) + " entries; shape.ranks is " +
                      std::to_string(shape.ranks));
