@@ -1,0 +1,210 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "app/arguments.h"
+#include "app/backends.h"
+#include "app/golden_runs.h"
+#include "app/verbs.h"
+#include "common/check.h"
+#include "fuzz/generator.h"
+#include "model/golden_file.h"
+#include "model/golden_vectors.h"
+
+namespace moetwin {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kMaxCases = 1'000'000;
+constexpr uint64_t kMaxSeed = INT64_MAX;
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  moetwin golden record cpu.json --backend sim --cases 200 --seed 1\n"
+    "  moetwin golden record cpu.json --backend naive tiny.json small.json\n"
+    "  moetwin golden check h200.json\n"
+    "  moetwin golden check h200.json --backend naive --only 17\n"
+    "  moetwin golden vectors wgmma_e4m3_h200.bin\n";
+
+struct Options {
+  std::string file;
+  std::string backend = "sim";
+  std::string threads;
+  std::string max_memory;
+  std::string cases;
+  std::string seed;
+  std::string only;
+  std::vector<std::string> paths;
+  bool json = false;
+};
+
+GoldenRunOptions run_options(const Options& o, const std::string& what) {
+  GoldenRunOptions options;
+  options.backend = &find_backend("--backend", o.backend);
+  options.threads = read_threads(o.threads);
+  options.memory_limit = read_max_memory(o.max_memory);
+  options.what = what;
+  return options;
+}
+
+/// The cases to record, each with what its messages begin with.
+std::vector<NamedCase> cases_to_record(const Options& o) {
+  if (o.paths.empty() == o.cases.empty())
+    throw InputError("--cases: give either --cases N --seed S or case files");
+  std::vector<NamedCase> cases;
+  if (o.cases.empty()) {
+    if (!o.seed.empty()) throw InputError("--seed: is for --cases N, and case files are given");
+    for (const std::string& path : o.paths) cases.push_back({path, load_case(path)});
+    return cases;
+  }
+  const uint64_t count = read_integer_option("--cases", o.cases, 1, kMaxCases);
+  const uint64_t seed = o.seed.empty() ? 1 : read_integer_option("--seed", o.seed, 0, kMaxSeed);
+  for (uint64_t i = 0; i < count; ++i)
+    cases.push_back({fmt::format("case {} of seed {}", i, seed), random_case(seed, i)});
+  return cases;
+}
+
+/// Prints the runs that ended in a finding; whether there were any.
+bool complain_of_findings(const std::vector<NamedCase>& cases, const std::vector<GoldenRun>& runs) {
+  bool any = false;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (runs[i].finding.empty()) continue;
+    std::fputs(fmt::format("{}: {}\n", cases[i].name, runs[i].finding).c_str(), stderr);
+    any = true;
+  }
+  return any;
+}
+
+int record(const Options& o) {
+  check_output_path("FILE", o.file);
+  const GoldenRunOptions options = run_options(o, "golden record");
+  GoldenFile golden;
+  golden.machine = describe_machine(*options.backend);
+  const std::vector<NamedCase> cases = cases_to_record(o);
+  const std::vector<GoldenRun> runs = run_golden_cases(cases, options);
+  const std::string directory = std::filesystem::path(o.file).parent_path().string();
+  const bool failed = complain_of_findings(cases, runs);
+  for (size_t i = 0; i < cases.size(); ++i)
+    golden.cases.push_back({case_to_json(cases[i].c, directory), runs[i].digests});
+  if (!failed) write_golden(o.file, golden);
+  if (o.json) {
+    const Json out = {{"file", o.file}, {"cases", cases.size()}, {"written", !failed}};
+    std::fputs((out.dump() + "\n").c_str(), stdout);
+  } else if (!failed) {
+    std::fputs(
+        fmt::format("{} cases on {} written to {}\n", cases.size(), o.backend, o.file).c_str(),
+        stdout);
+  }
+  if (!failed) return kExitFine;
+  CommandText repeat("golden record");
+  repeat.word(o.file).option("--backend", o.backend).given("--cases", o.cases);
+  repeat.given("--seed", o.seed);
+  for (const std::string& path : o.paths) repeat.word(path);
+  std::fputs(("no file is written\nrepeat: " + repeat.text() + "\n").c_str(), stderr);
+  return kExitFinding;
+}
+
+std::string check_command(const Options& o, size_t index) {
+  CommandText command("golden check");
+  command.word(o.file).option("--backend", o.backend);
+  return command.option("--only", std::to_string(index)).text();
+}
+
+std::string difference_text(const Options& o, const GoldenDifference& d) {
+  return fmt::format("case {}: {} is {}, recorded {}\n  repeat: {}\n", d.case_index,
+                     stage_name(d.stage), d.got, d.recorded, check_command(o, d.case_index));
+}
+
+int check(const Options& o) {
+  const GoldenRunOptions options = run_options(o, "golden check");
+  const GoldenFile golden = read_golden(o.file);
+  const std::string directory = std::filesystem::path(o.file).parent_path().string();
+  size_t begin = 0;
+  size_t end = golden.cases.size();
+  if (!o.only.empty()) {
+    if (golden.cases.empty()) throw InputError("--only: the file has no case");
+    begin = read_integer_option("--only", o.only, 0, golden.cases.size() - 1);
+    end = begin + 1;
+  }
+  std::vector<NamedCase> cases;
+  for (size_t i = begin; i < end; ++i)
+    cases.push_back({fmt::format("case {}", i), parse_case(golden.cases[i].case_text, directory)});
+  const std::vector<GoldenRun> runs = run_golden_cases(cases, options);
+
+  bool failed = complain_of_findings(cases, runs);
+  uint64_t differences = 0;
+  Json details = Json::array();
+  std::string text;
+  for (size_t i = begin; i < end; ++i) {
+    for (const GoldenDifference& d : compare_golden(golden, i, runs[i - begin].digests)) {
+      ++differences;
+      details.push_back({{"case", d.case_index},
+                         {"stage", stage_name(d.stage)},
+                         {"recorded", d.recorded},
+                         {"got", d.got},
+                         {"repeat", check_command(o, i)}});
+      text += difference_text(o, d);
+    }
+  }
+  failed = failed || differences > 0;
+  if (o.json) {
+    const Json out = {{"cases", cases.size()}, {"differences", differences}, {"details", details}};
+    text = out.dump() + "\n";
+  } else {
+    const GoldenMachine& m = golden.machine;
+    text += fmt::format("{} cases recorded on {}: {} differences on {}\n", cases.size(),
+                        m.card.empty() ? m.cpu : m.card, differences, o.backend);
+  }
+  std::fputs(text.c_str(), stdout);
+  return failed ? kExitFinding : kExitFine;
+}
+
+void add_file(CLI::App& app, Options& o, const char* what) {
+  app.add_option("FILE", o.file, what)->required();
+  app.add_flag("--json", o.json, "one object on standard output");
+  app.footer(kExamples);
+}
+
+void add_run_options(CLI::App& app, Options& o) {
+  app.add_option("--backend", o.backend, "sim, naive or gpu (sim)");
+  app.add_option("--threads", o.threads, "threads (all cores); never changes a bit");
+  app.add_option("--max-memory", o.max_memory, "GiB a case may need (80 % of what is free)");
+}
+
+}  // namespace
+
+VerbAction add_golden(CLI::App& app) {
+  const auto o = std::make_shared<Options>();
+  const auto action = std::make_shared<int (*)(const Options&)>(nullptr);
+  app.require_subcommand(1);
+  app.footer(kExamples);
+
+  CLI::App* recorder = app.add_subcommand("record", "run cases and write their digests");
+  add_file(*recorder, *o, "golden file to write");
+  recorder->add_option("CASE", o->paths, "case files");
+  recorder->add_option("--cases", o->cases, "how many generated cases");
+  recorder->add_option("--seed", o->seed, "their seed (1)");
+  add_run_options(*recorder, *o);
+  recorder->callback([action] { *action = record; });
+
+  CLI::App* checker = app.add_subcommand("check", "run recorded cases and compare digests");
+  add_file(*checker, *o, "golden file to read");
+  checker->add_option("--only", o->only, "one case of the file, by its place from 0");
+  add_run_options(*checker, *o);
+  checker->callback([action] { *action = check; });
+
+  CLI::App* vectors = app.add_subcommand(
+      "vectors", "hold recorded tensor-core vectors against both forms of the model");
+  add_file(*vectors, *o, "file of recorded vectors");
+  vectors->callback([action] { *action = check_vectors; });
+  return [o, action] { return (*action)(*o); };
+}
+
+}  // namespace moetwin

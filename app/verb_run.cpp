@@ -1,0 +1,135 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/arguments.h"
+#include "app/backends.h"
+#include "app/case_checks.h"
+#include "app/progress.h"
+#include "app/run_report.h"
+#include "app/verbs.h"
+#include "common/check.h"
+#include "model/result_tensors.h"
+
+namespace moetwin {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  moetwin run small.json\n"
+    "  moetwin run small.json --schedule random:1 --threads 2 --reference\n"
+    "  moetwin run small.json --schedule slow:load_a@1 --json\n"
+    "  moetwin run small.json --no-math            protocol alone: rows, tiles, events\n"
+    "  moetwin run small.json --backend naive --dump y.safetensors\n";
+
+struct Options {
+  std::string path;
+  std::string backend = "sim";
+  std::string threads;
+  std::string schedule;
+  std::string max_memory;
+  std::string dump;
+  bool check = false;
+  bool no_math = false;
+  bool reference = false;
+  bool unsafe_ring = false;
+  bool json = false;
+};
+
+RunOptions run_options(const Options& o) {
+  RunOptions options;
+  options.threads = read_threads(o.threads);
+  options.schedule = o.schedule;
+  options.check = o.check;
+  options.math = !o.no_math;
+  options.unsafe_ring = o.unsafe_ring;
+  return options;
+}
+
+void check_combinations(const Options& o) {
+  if (!o.no_math) return;
+  const auto refuse = [](const char* option) {
+    throw InputError(fmt::format("{}: needs the values that --no-math leaves out", option));
+  };
+  if (o.reference) refuse("--reference");
+  if (!o.dump.empty()) refuse("--dump");
+}
+
+std::string repeat_command(const Options& o, const RunResult& result) {
+  CommandText command("run");
+  command.word(o.path).option("--backend", o.backend);
+  command.given("--schedule", result.schedule_string.empty() ? o.schedule : result.schedule_string);
+  command.given("--threads", o.threads).given("--max-memory", o.max_memory);
+  command.flag("--check", o.check).flag("--no-math", o.no_math).flag("--reference", o.reference);
+  return command.flag("--unsafe-ring", o.unsafe_ring).text();
+}
+
+void dump(const Options& o, const Case& c, const RunResult& result) {
+  WeightCache cache;
+  const size_t last = c.launches.size() - 1;
+  const Problem problem = make_problem(c, last, cache);
+  write_dump(o.dump, problem, result.launches.back());
+}
+
+int run(const Options& o) {
+  check_combinations(o);
+  if (!o.dump.empty()) check_output_path("--dump", o.dump);
+  const Backend& backend = find_backend("--backend", o.backend);
+  const RunOptions options = run_options(o);
+  check_options(backend, options);
+  const Case c = load_case(o.path);
+  check_case(c, backend, {o.unsafe_ring, o.reference, o.schedule, read_max_memory(o.max_memory)});
+
+  RunReport report;
+  report.backend = backend.name;
+  report.math = options.math;
+  report.unsafe_ring = o.unsafe_ring;
+  if (backend.simulated) report.schedule = o.schedule.empty() ? c.schedule : o.schedule;
+  {
+    const Progress progress("run");
+    report.result = backend.run(c, options);
+    const bool complete = report.result.launches.size() == c.launches.size();
+    if (o.reference && complete)
+      report.references = run_references(c, report.result.launches, o.backend, options.threads);
+    if (!o.dump.empty() && complete) dump(o, c, report.result);
+  }
+  if (report.references)
+    for (const Finding& finding : report.references->findings)
+      report.result.findings.push_back(finding);
+  for (const LayerResult& launch : report.result.launches)
+    report.digests.push_back(digest_stages(launch));
+  report.repeat = repeat_command(o, report.result);
+
+  const std::string text = o.json ? run_json(report).dump() + "\n" : run_screen(c, report);
+  std::fputs(text.c_str(), stdout);
+  return report.result.failed() ? kExitFinding : kExitFine;
+}
+
+}  // namespace
+
+VerbAction add_run(CLI::App& app) {
+  const auto o = std::make_shared<Options>();
+  app.add_option("CASE", o->path, "case file")->required();
+  app.add_option("--backend", o->backend, "sim, naive or gpu (sim)");
+  app.add_option("--threads", o->threads, "threads for pure work (all cores); never changes a bit");
+  app.add_option("--schedule", o->schedule,
+                 "in place of the case's own: fifo, random:SEED, timed, slow:ROLE@RANK, "
+                 "replay:STRING or replay:@FILE");
+  app.add_flag("--check", o->check, "race, proxy, scope, stale and barrier-rule checks too");
+  app.add_flag("--no-math", o->no_math, "the protocol with payload tags in place of arithmetic");
+  app.add_flag("--reference", o->reference,
+               "compare with the naive path bit for bit and with double precision");
+  app.add_flag("--unsafe-ring", o->unsafe_ring, "accept a ring below the smallest safe one");
+  app.add_option("--max-memory", o->max_memory,
+                 "GiB a case may need (80 % of what is free); more is refused at once");
+  app.add_option("--dump", o->dump, "write y, every stage and the inputs as .safetensors");
+  app.add_flag("--json", o->json, "one object on standard output");
+  app.footer(kExamples);
+  return [o] { return run(*o); };
+}
+
+}  // namespace moetwin

@@ -1,0 +1,17 @@
+// Random cases that are small, valid and cover what a fused MoE layer gets wrong: a case follows
+// from (seed, index) alone. It draws no fault and needs no file. Running cases is not its business.
+#pragma once
+
+#include <cstdint>
+
+#include "model/case.h"
+
+namespace moetwin {
+
+/// Case number `index` of stream `seed`; the same on every machine. make_plan accepts it, no launch
+/// routes more than kMaxGeneratedRows rows, and most cases stay below a hundredth of a second.
+Case random_case(uint64_t seed, uint64_t index);
+
+constexpr uint32_t kMaxGeneratedRows = 400;
+
+}  // namespace moetwin
