@@ -92,7 +92,7 @@ void read_launches(const Json& value, const LaunchSections& sections, const std:
   const uint64_t slots = explicit_slots(c.routing);
   if (!value.is_array()) {
     if (!value.is_number()) {
-      refuse_value("launches", value, "an integer or an array of merge patches");
+      refuse_value("launches", value, "an integer from 1 to 1000 or an array of merge patches");
     }
     const int64_t count = read_integer(value, "launches", {1, kMaxLaunches});
     check_explicit_slots(slots * static_cast<uint64_t>(count));
@@ -173,10 +173,6 @@ Problem make_problem(const Case& c, size_t launch, WeightCache& cache) {
   Problem problem;
   problem.shape = spec.shape;
   problem.clamp = c.clamp;
-  problem.ranks.resize(spec.shape.ranks);
-  for (uint32_t rank = 0; rank < spec.shape.ranks; ++rank) {
-    problem.ranks[rank].num_tokens = spec.tokens[rank];
-  }
   make_routing(spec.routing, spec.shape, spec.tokens, problem.ranks);
   make_activations(spec.data, spec.shape, spec.tokens, problem.ranks);
   problem.weights = cache.weights(c.data, spec.shape);

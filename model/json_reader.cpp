@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "common/check.h"
@@ -174,6 +175,12 @@ std::string read_json_file(const std::string& path, const char* document) {
                                                              std::fclose);
   if (file == nullptr) {
     refuse(document, "cannot open " + show_string(path) + ": " + std::strerror(errno));
+  }
+  // A size is known before reading, except of a pipe.
+  std::error_code no_size;
+  const uintmax_t size = std::filesystem::file_size(path, no_size);
+  if (!no_size && size > kMaxJsonBytes) {
+    refuse(document, show_string(path) + " holds over 256 MiB, the most that is read");
   }
   std::string text;
   std::vector<char> piece(size_t{1} << 16);

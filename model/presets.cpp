@@ -28,11 +28,13 @@ constexpr Preset kPresets[] = {
 // VALUE of a setting: JSON, or else a bare word.
 OrderedJson setting_value(const std::string& field, const std::string& text) {
   try {
-    parse_json(text, field.c_str());
+    parse_json(text, "VALUE");
     return OrderedJson::parse(text);
-  } catch (const InputError&) {
+  } catch (const InputError& error) {
     constexpr std::string_view kStructured = "{[\"";
-    if (!text.empty() && kStructured.find(text.front()) != std::string_view::npos) throw;
+    if (!text.empty() && kStructured.find(text.front()) != std::string_view::npos) {
+      refuse(field, error.what());
+    }
     return OrderedJson(text);
   }
 }
