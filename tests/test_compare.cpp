@@ -73,8 +73,8 @@ TEST_CASE("compare: every flipped bit of every row stage is found at its place")
       CHECK(first_difference(left, right)->field == "weight");
       right.rows = left.rows;
     }
-    right.rows[row].expert ^= 1;
-    check_at(Stage::Metadata, row, 0, 0, 32);
+    right.rows[row].expert ^= 2;
+    check_at(Stage::Metadata, row, 0, 1, 32);
     CHECK(first_difference(left, right)->field == "expert");
     right.rows = left.rows;
   }
