@@ -39,8 +39,13 @@ struct RunSettings {
 };
 
 /// The key of a runnable agent, by policy (band 0 unless said otherwise):
-///   fifo, step   count of pushes                   random  hash of (seed, agent, times queued)
-///   slow         as fifo, the held agents band 2   timed   virtual time
+///   fifo, step   count of pushes
+///   slow         as fifo, the held agents in band 2
+///   random       key of the agent that went last + a waiting time from (seed, agent, times
+///   queued);
+///                waiting times are exponential, so every runnable agent is equally likely to be
+///                next
+///   timed        virtual time
 ///   pct          priority of (role, rank), lowered at change points
 ///   late landing count of pushes in band 1 (under timed: its time, in band 0)
 /// A choice is one call of next() or of continues() where preempts().
@@ -108,6 +113,7 @@ class Scheduler {
   uint64_t key_of(uint32_t agent, uint64_t time);
   uint64_t pct_key(uint32_t agent) const;
   void lower_priority(uint32_t agent);
+  void advance(uint64_t key);
   bool wins(uint32_t agent, uint64_t key) const;
   bool forced() const;
   void chosen(uint32_t agent, bool by_default);
@@ -123,6 +129,7 @@ class Scheduler {
   RunQueue queue_;
   uint64_t pushes_ = 0;
   uint64_t choices_ = 0;
+  uint64_t random_now_ = 0;
   size_t next_deviation_ = 0;
 
   std::vector<uint64_t> change_points_;  ///< Pct: choice numbers, ascending

@@ -206,6 +206,17 @@ TEST_CASE("fiber: a stack run over is reported while deep and after the way back
   }
 }
 
+TEST_CASE("fiber: a frame that leaps over the guard is reported at its yield") {
+  FiberPool pool(2, 16384);
+  auto leap = [&] {
+    volatile char unwritten[20000];
+    asm volatile("" : : "r"(unwritten) : "memory");
+    pool.yield();
+  };
+  pool.spawn(&leap);
+  pool.spawn(&leap);
+  CHECK_THROWS_AS(pool.resume(1), InternalError);
+}
 #endif
 
 TEST_CASE("fiber: a body that needs most of its stack is not reported") {

@@ -328,3 +328,69 @@ TEST_CASE("scheduler: one more draw of an agent shifts nobody else's") {
   CHECK(draw(5) == numbers);
   CHECK(numbers[0] != numbers[1]);
 }
+
+TEST_CASE("scheduler: random lets each runnable agent go next equally often") {
+  constexpr uint32_t kAgents = 8;
+  constexpr uint32_t kMean = 250;
+  Scheduler scheduler;
+  scheduler.start(parse_schedule("random:2"), {});
+  for (uint32_t a = 0; a < kAgents; ++a) scheduler.runnable(scheduler.add_agent({}));
+  uint32_t counts[kAgents][kAgents] = {};
+  uint32_t running = scheduler.next();
+  for (uint32_t i = 0; i < kMean * kAgents * kAgents; ++i) {
+    const uint32_t last = running;
+    if (!scheduler.continues(running)) running = scheduler.next();
+    ++counts[last][running];
+  }
+  // Five standard deviations, and a little for waiting times that are only close to exponential.
+  for (const auto& row : counts)
+    for (const uint32_t count : row) {
+      CHECK(count > kMean - 90);
+      CHECK(count < kMean + 90);
+    }
+}
+
+TEST_CASE("scheduler: a deviation may name the agent that goes on, and the next one still counts") {
+  const ToyRun run = run_toy("random:3");
+  const std::vector<uint32_t> plain = run.order();
+  uint32_t same = 1;
+  while (plain[same] != plain[same - 1]) ++same;
+  const uint32_t other = run.choices[same + 2].others.front();
+  Schedule schedule = parse_schedule("replay:random:3");
+  schedule.deviations = {{same, plain[same]}, {same + 2, other}};
+  const ToyRun changed = run_toy(to_string(schedule));
+  CHECK(changed.unused == 0);
+  CHECK(changed.order()[same + 2] == other);
+}
+
+TEST_CASE("scheduler: under timed, agents of one time go by number") {
+  Scheduler scheduler;
+  scheduler.start(parse_schedule("timed"), {});
+  for (int a = 0; a < 3; ++a) scheduler.add_agent({});
+  for (uint32_t a : {2u, 1u, 0u}) scheduler.runnable(a, 5);
+  CHECK(scheduler.next() == 0);
+  CHECK(scheduler.continues(0, 5));
+  CHECK_FALSE(scheduler.continues(0, 6));
+  CHECK(scheduler.next() == 1);
+  CHECK(scheduler.next() == 2);
+  CHECK_FALSE(scheduler.continues(2, 6));
+  CHECK(scheduler.next() == 0);
+}
+
+TEST_CASE("scheduler: a pct change also moves the agents of its group that wait") {
+  Scheduler scheduler;
+  RunSettings settings;
+  settings.expected_choices = 1;
+  uint32_t tried = 0;
+  for (int seed = 0; seed < 20; ++seed) {
+    scheduler.start(parse_schedule("pct:" + std::to_string(seed) + ":1"), settings);
+    for (uint32_t role : {0u, 0u, 1u}) scheduler.runnable(scheduler.add_agent({role, 0, false}));
+    const uint32_t first = scheduler.next();
+    if (first == 2) continue;
+    ++tried;
+    CHECK_FALSE(scheduler.continues(first));
+    CHECK(scheduler.next() == 2);
+    CHECK(scheduler.continues(2));
+  }
+  CHECK(tried > 3);
+}
