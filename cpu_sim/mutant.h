@@ -1,0 +1,30 @@
+// One change to one synchronising call of the role programs, applied by the simulated machine while
+// the programs themselves stay as they are. What the checker must catch.
+#pragma once
+
+#include <cstdint>
+
+#include "common/step.h"
+
+namespace moetwin {
+
+enum class MutantKind : uint8_t {
+  None,
+  Drop,        ///< the call does nothing
+  Bytes,       ///< `delta` more bytes announced
+  Count,       ///< `delta` more arrivals, threads or units added
+  Target,      ///< a wait wants `delta` more
+  Parity,      ///< a wait uses the other parity
+  LeaderOnly,  ///< a fence is executed by one lane instead of all
+};
+
+/// Every dynamic call at `step` (from the `first`-th on each agent, `last` included) is changed.
+struct Mutant {
+  MutantKind kind = MutantKind::None;
+  Step step = Step::None;
+  int64_t delta = 0;
+  uint32_t first = 0;
+  uint32_t last = UINT32_MAX;
+};
+
+}  // namespace moetwin

@@ -1,0 +1,63 @@
+// Simulated memory: bytes that start as poison, never as zero, each with a stamp that tells which
+// launch wrote it. Address space until touched, so that a buffer may be as large as its worst case.
+// Knows no regions, agents or orders.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace moetwin {
+
+/// Who wrote a byte: nobody, launch n (by residue), or something that outlives launches.
+using Stamp = uint8_t;
+constexpr Stamp kNeverWritten = 0;
+constexpr Stamp kLastingStamp = 255;
+constexpr Stamp launch_stamp(uint64_t launch) { return static_cast<Stamp>(1 + launch % 254); }
+
+class PoisonedBytes {
+ public:
+  PoisonedBytes() = default;
+  /// Reserves `bytes`. Throws InputError when the address space does not hold them.
+  PoisonedBytes(uint64_t bytes, uint8_t poison);
+  ~PoisonedBytes();
+  PoisonedBytes(PoisonedBytes&& other) noexcept;
+  PoisonedBytes& operator=(PoisonedBytes&& other) noexcept;
+
+  uint64_t size() const { return bytes_; }
+  /// Bytes of pages touched so far.
+  uint64_t touched_bytes() const { return touched_pages_ * kPage; }
+
+  /// Pointer to [offset, offset + bytes), which must lie inside; pages touched for the first time
+  /// are poisoned.
+  uint8_t* data(uint64_t offset, uint64_t bytes) {
+    touch(offset, bytes);
+    return data_ + offset;
+  }
+  Stamp* stamps(uint64_t offset) { return stamps_ + offset; }
+
+  /// Whether every byte of the range carries `stamp` or the lasting one.
+  bool stamped(uint64_t offset, uint64_t bytes, Stamp stamp) const;
+  void set_stamps(uint64_t offset, uint64_t bytes, Stamp stamp);
+  /// The range is as if nobody had written it.
+  void poison(uint64_t offset, uint64_t bytes);
+
+ private:
+  static constexpr uint64_t kPage = 4096;
+
+  void touch(uint64_t offset, uint64_t bytes) {
+    for (uint64_t page = offset / kPage; page <= (offset + bytes - 1) / kPage; ++page)
+      if ((touched_[page / 64] >> (page % 64) & 1) == 0) poison_page(page);
+  }
+  void poison_page(uint64_t page);
+  void release();
+
+  uint8_t* data_ = nullptr;
+  Stamp* stamps_ = nullptr;
+  uint64_t bytes_ = 0;
+  uint64_t touched_pages_ = 0;
+  uint8_t poison_ = 255;
+  std::vector<uint64_t> touched_;
+};
+
+}  // namespace moetwin

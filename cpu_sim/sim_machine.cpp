@@ -1,0 +1,400 @@
+// The calls of the simulated machine that are too large for its header.
+#include "cpu_sim/sim_machine.h"
+
+#include <fmt/format.h>
+
+#include "common/check.h"
+#include "common/number_formats.h"
+
+namespace moetwin {
+
+SimMachine::Accumulator::~Accumulator() {
+  if (machine != nullptr) machine->sim_.tiles().release(job);
+}
+
+bool SimMachine::mutated(MutantKind kind, Step step) {
+  const Mutant& mutant = sim_.mutant();
+  if (mutant.kind != kind || mutant.step != step) return false;
+  const uint32_t visit = agent_.mutant_visits++;
+  return visit >= mutant.first && visit <= mutant.last;
+}
+
+const uint8_t* SimMachine::readable(uint64_t address, uint64_t bytes, uint64_t alignment,
+                                    Step step) {
+  const uint8_t* data = sim_.global_bytes(agent_, address, bytes, alignment, step, lane_);
+  RankState& owner = sim_.rank(address_rank(address));
+  const uint64_t place = sim_.memory_offset(address);
+  if (!owner.memory.stamped(place, bytes, sim_.stamp(agent_)))
+    sim_.undefined_read(agent_, step, sim_.place_name(address),
+                        *owner.memory.stamps(place) != kNeverWritten);
+  return data;
+}
+
+uint8_t* SimMachine::writable(uint64_t address, uint64_t bytes, uint64_t alignment, Step step) {
+  uint8_t* data = sim_.global_bytes(agent_, address, bytes, alignment, step, lane_);
+  sim_.rank(address_rank(address))
+      .memory.set_stamps(sim_.memory_offset(address), bytes, sim_.stamp_of_write(agent_, address));
+  return data;
+}
+
+const uint8_t* SimMachine::readable_shared(uint32_t offset, uint32_t bytes, uint32_t alignment,
+                                           Step step) {
+  const uint8_t* data = sim_.shared_bytes(agent_, offset, bytes, alignment, step, lane_);
+  if (!cta_.shared.stamped(offset, bytes, sim_.stamp(agent_)))
+    sim_.undefined_read(agent_, step, sim_.shared_name(offset),
+                        *cta_.shared.stamps(offset) != kNeverWritten);
+  return data;
+}
+
+uint8_t* SimMachine::writable_shared(uint32_t offset, uint32_t bytes, uint32_t alignment,
+                                     Step step) {
+  uint8_t* data = sim_.shared_bytes(agent_, offset, bytes, alignment, step, lane_);
+  cta_.shared.set_stamps(offset, bytes, sim_.stamp(agent_));
+  return data;
+}
+
+void SimMachine::wait_until(Global<uint32_t> word, Awaited awaited, Scope, Step step) {
+  sim_.visible(agent_);
+  if (dropped(step)) return;
+  awaited.value += static_cast<uint32_t>(delta(MutantKind::Target, step));
+  bool listening = false;
+  for (;;) {
+    const uint32_t value = load(word, step);
+    if (awaited.holds(value)) break;
+    if (!listening) sim_.wait_on_word(agent_, word.address);
+    listening = true;
+    Wait wait;
+    wait.kind = Wait::Kind::Word;
+    wait.step = step;
+    wait.address = word.address;
+    wait.awaited = awaited;
+    sim_.block(agent_, wait);
+  }
+  if (listening) sim_.stop_waiting_on_word(agent_, word.address);
+}
+
+void SimMachine::bound(uint32_t index, uint64_t limit, Step step, uint32_t expert) {
+  if (index < limit) return;
+  sim_.stop(FindingClass::Overflow, agent_, step,
+            fmt::format("slot {} of {} on expert {} from rank {} would lie in the next source "
+                        "rank's table; refused before the write",
+                        index, limit, expert, agent_.rank));
+}
+
+void SimMachine::sync(Step step) {
+  sim_.visible(agent_);
+  // The agent is the barrier's only participant: its warps meet at once.
+  if (agent_.warps == 1 || dropped(step)) return;
+  const auto barrier = static_cast<NamedBarrier>(
+      static_cast<uint32_t>(NamedBarrier::MathWarpgroup0) + agent_.number);
+  barrier_sync(barrier, kWarpgroupThreads, step);
+}
+
+bool SimMachine::arrive_named(NamedBarrier barrier, uint32_t threads, Step step, uint64_t& round) {
+  threads += static_cast<uint32_t>(delta(MutantKind::Count, step));
+  cost(sim_.costs().issue);
+  const auto bar = static_cast<uint32_t>(barrier);
+  SimNamedBarrier& state = cta_.named[bar];
+  round = state.rounds;
+  bool complete = false;
+  const BarrierFault fault =
+      state.arrive(agent_.in_cta, agent_.warps * kWarpLanes, threads, complete);
+  if (fault != BarrierFault::None)
+    sim_.barrier_fault(agent_, fault, step,
+                       fmt::format("named barrier {}", named_barrier_name(barrier)));
+  if (complete) sim_.wake_all(agent_.rank, agent_.sm, state.waiting, agent_.time);
+  return complete;
+}
+
+void SimMachine::barrier_sync(NamedBarrier barrier, uint32_t threads, Step step) {
+  sim_.visible(agent_);
+  if (dropped(step)) return;
+  uint64_t round = 0;
+  if (arrive_named(barrier, threads, step, round)) return;
+  SimNamedBarrier& state = cta_.named[static_cast<uint32_t>(barrier)];
+  while (state.rounds == round) {
+    state.waiting |= AgentMask{1} << agent_.in_cta;
+    Wait wait;
+    wait.kind = Wait::Kind::NamedBarrier;
+    wait.step = step;
+    wait.bar = static_cast<uint32_t>(barrier);
+    wait.round = round;
+    sim_.block(agent_, wait);
+  }
+}
+
+void SimMachine::barrier_arrive(NamedBarrier barrier, uint32_t threads, Step step) {
+  sim_.visible(agent_);
+  if (dropped(step)) return;
+  uint64_t round = 0;
+  arrive_named(barrier, threads, step, round);
+}
+
+void SimMachine::mbarrier_init(Mbarrier bar, uint32_t arrivals, Step step) {
+  sim_.visible(agent_);
+  if (dropped(step)) return;
+  arrivals += static_cast<uint32_t>(delta(MutantKind::Count, step));
+  const BarrierFault fault = cta_.mbarriers[bar.index].init(arrivals);
+  if (fault != BarrierFault::None)
+    sim_.barrier_fault(agent_, fault, step, sim_.mbarrier_name(bar.index));
+}
+
+void SimMachine::mbarrier_arrive(Mbarrier bar, Step step) {
+  sim_.visible(agent_);
+  if (dropped(step)) return;
+  cost(sim_.costs().issue);
+  const uint32_t count = agent_.warps + static_cast<uint32_t>(delta(MutantKind::Count, step));
+  const BarrierFault fault = cta_.mbarriers[bar.index].arrive(agent_.in_cta, count);
+  if (fault != BarrierFault::None)
+    sim_.barrier_fault(agent_, fault, step, sim_.mbarrier_name(bar.index));
+  sim_.complete_phase(agent_, bar.index, step);
+}
+
+void SimMachine::mbarrier_expect(Mbarrier bar, uint32_t bytes, Step step) {
+  sim_.visible(agent_);
+  if (dropped(step)) return;
+  cost(sim_.costs().issue);
+  SimMbarrier& state = cta_.mbarriers[bar.index];
+  BarrierFault fault = state.transact(bytes + delta(MutantKind::Bytes, step));
+  if (fault == BarrierFault::None) fault = state.arrive(agent_.in_cta, 1);
+  if (fault != BarrierFault::None)
+    sim_.barrier_fault(agent_, fault, step, sim_.mbarrier_name(bar.index));
+  sim_.complete_phase(agent_, bar.index, step);
+}
+
+void SimMachine::mbarrier_wait(Mbarrier bar, uint32_t parity, Step step) {
+  sim_.visible(agent_);
+  if (dropped(step)) return;
+  if (mutated(MutantKind::Parity, step)) parity ^= 1;
+  SimMbarrier& state = cta_.mbarriers[bar.index];
+  if (!state.initialised)
+    sim_.barrier_fault(agent_, BarrierFault::NotInitialised, step, sim_.mbarrier_name(bar.index));
+  while (!state.passed(parity)) {
+    state.waiting |= AgentMask{1} << agent_.in_cta;
+    Wait wait;
+    wait.kind = Wait::Kind::Mbarrier;
+    wait.step = step;
+    wait.bar = bar.index;
+    wait.parity = parity;
+    sim_.block(agent_, wait);
+  }
+  // The parity alone cannot tell a phase from the one two later; the count of waits can.
+  uint64_t& seen = agent_.phases_seen[bar.index];
+  if (seen == 0) seen = 1 + (parity & 1 ? 0 : 1);  // the phase wanted, plus one
+  if (state.phases + 1 != seen)
+    sim_.barrier_fault(agent_, BarrierFault::Lapped, step, sim_.mbarrier_name(bar.index));
+  ++seen;
+}
+
+void SimMachine::bulk(Copy::Kind kind, uint64_t global, uint32_t shared, uint32_t bytes,
+                      Mbarrier bar, Step step) {
+  sim_.visible(agent_);
+  if (dropped(step)) return;
+  Copy copy;
+  copy.kind = kind;
+  copy.step = step;
+  copy.global = global;
+  copy.shared = shared;
+  copy.row_bytes = bytes;
+  copy.bar = bar.index;
+  if (bytes % 16 != 0 || address_offset(global) % 16 != 0 || shared % 16 != 0)
+    sim_.stop(FindingClass::Bounds, agent_, step,
+              fmt::format("a bulk copy needs 16-byte addresses and sizes: {} bytes, {}, shared "
+                          "offset {}",
+                          bytes, sim_.place_name(global), shared));
+  sim_.issue(agent_, std::move(copy));
+}
+
+Copy SimMachine::tile_copy(Copy::Kind kind, Tensor tensor, uint32_t row, uint32_t column,
+                           uint32_t rows, uint32_t row_bytes, uint32_t shared, Step step) const {
+  Copy copy;
+  copy.kind = kind;
+  copy.step = step;
+  copy.tensor = tensor;
+  copy.column = column;
+  copy.shared = shared;
+  copy.rows = rows;
+  copy.row_bytes = row_bytes;
+  copy.weight_row = row;
+  const Shape& shape = sim_.launch(agent_.rank).args.shape;
+  const auto place = [&](Region region, uint32_t pitch) {
+    copy.global_pitch = pitch;
+    copy.global =
+        pack_address(agent_.rank, static_cast<uint32_t>(region), uint64_t{row} * pitch + column);
+  };
+  if (tensor == Tensor::PoolX) place(Region::PoolX, shape.hidden);
+  if (tensor == Tensor::Linear1) place(Region::Linear1, shape.intermediate);
+  if (tensor == Tensor::TapLinear1) place(Region::TapLinear1, shape.intermediate);
+  return copy;
+}
+
+void SimMachine::tile_load(Tensor tensor, uint32_t row, uint32_t column, Shared<uint8_t> to,
+                           Mbarrier bar, Step step) {
+  sim_.visible(agent_);
+  if (dropped(step)) return;
+  const bool weights = tensor == Tensor::W1 || tensor == Tensor::W2;
+  Copy copy = tile_copy(Copy::Kind::TileLoad, tensor, row, column,
+                        weights ? kBlockN : sim_.plan().block_m, kBlockK, to.offset, step);
+  copy.bar = bar.index;
+  sim_.issue(agent_, std::move(copy));
+}
+
+void SimMachine::tile_store(Tensor tensor, uint32_t row, uint32_t column, Shared<uint8_t> from,
+                            Step step) {
+  sim_.visible(agent_);
+  if (dropped(step)) return;
+  sim_.issue(agent_, tile_copy(Copy::Kind::TileStore, tensor, row, column, kMathRows,
+                               kLinear1ScaleGroup, from.offset, step));
+}
+
+void SimMachine::bulk_commit(Step step) {
+  sim_.visible(agent_);
+  if (dropped(step)) return;
+  for (Copy& copy : agent_.copies)
+    if (!copy.is_load()) copy.committed = true;
+}
+
+void SimMachine::bulk_wait(BulkDone done, Step step) {
+  sim_.visible(agent_);
+  if (dropped(step)) return;
+  while (!sim_.stores_done(agent_, done)) {
+    Wait wait;
+    wait.kind = Wait::Kind::Bulk;
+    wait.step = step;
+    wait.done = done;
+    sim_.block(agent_, wait);
+  }
+}
+
+void SimMachine::clear(Accumulator& total, uint32_t valid) {
+  total.machine = this;
+  total.valid = valid;
+  total_ = &total;
+  ++sim_.counts().tiles;
+  if (!math()) return;
+  total.job = sim_.tiles().acquire(sim_.padding() == Padding::Compute ? kMathRows : valid);
+}
+
+void SimMachine::mma(Accumulator& product, Shared<uint8_t> a, Shared<uint8_t> b,
+                     uint32_t first_step, uint32_t steps, Step step) {
+  sim_.visible(agent_);
+  product.a = a;
+  product.b = b;
+  product.first_step = first_step;
+  product.steps = steps;
+  product.read = false;
+  product.retired = false;
+  // The tensor core may read its operands at once, or as late as the wait that retires it.
+  const bool early =
+      sim_.landing() == Landing::Early ||
+      (sim_.landing() == Landing::Random && sim_.scheduler().random(sim_.id_of(agent_)) % 2 == 0);
+  if (early) read_operands(product, step);
+}
+
+void SimMachine::mma_wait(Accumulator& product, Step step) {
+  sim_.visible(agent_);
+  cost(sim_.costs().mma_step * product.steps);
+  if (dropped(step)) return;
+  if (!product.read) read_operands(product, step);
+  product.retired = true;
+}
+
+void SimMachine::read_operands(Accumulator& product, Step step) {
+  product.read = true;
+  if (!math()) return read_operand_tags(*total_, product, step);
+  const uint32_t first = product.first_step * kMmaK;
+  const uint32_t width = product.steps * kMmaK;
+  for (uint32_t row = 0; row < total_->valid; ++row)
+    readable_shared(product.a.offset + row * kBlockK + first, width, 16, step);
+  for (uint32_t row = 0; row < kBlockN; ++row)
+    readable_shared(product.b.offset + row * kBlockK + first, width, 16, step);
+  const uint8_t* a = sim_.shared_bytes(agent_, product.a.offset, kMathRows * kBlockK, 16, step, 0);
+  const uint8_t* b = sim_.shared_bytes(agent_, product.b.offset, kBlockN * kBlockK, 16, step, 0);
+  product.block = sim_.tiles().multiply(*total_->job, a + first, b + first, kBlockK, product.steps);
+}
+
+void SimMachine::promote(Accumulator& total, Accumulator& product, const RowValues<float>& scales,
+                         float even, float odd) {
+  if (!product.retired) {
+    sim_.report(FindingClass::Barrier, agent_, Step::MathMmaWait,
+                "reads an accumulator whose wgmma has not been waited for");
+    read_operands(product, Step::MathMmaWait);
+  }
+  if (!math()) {
+    for (uint32_t row = 0; row < total.valid; ++row) {
+      ++sim_.counts().invariants_checked;
+      if (bits_of_float(scales[row]) != scale_tag(total.tags[row]))
+        sim_.stop(FindingClass::Mismatch, agent_, Step::MathReadScales,
+                  fmt::format("row {} of the tile is multiplied with another row's scale", row));
+    }
+    return;
+  }
+  TileJob::Block& block = total.job->blocks[product.block];
+  std::copy_n(scales.rows.begin(), kMathRows, block.row_scales);
+  block.even_scale = even;
+  block.odd_scale = odd;
+  block.ready = true;
+}
+
+void SimMachine::store_rows(Global<float> to, const RowValues<float>& values, uint32_t valid,
+                            Step step) {
+  sim_.visible(agent_);
+  if (dropped(step)) return;
+  const auto& tags = cta_.tags.staging[agent_.number];
+  for (uint32_t row = 0; row < valid; ++row)
+    store(to + row, math() ? values[row] : float_of_bits(scale_tag(tags[row])), step);
+}
+
+// Payload tags.
+
+float SimMachine::token_scale_tag(uint64_t address) const {
+  const uint32_t rank = address_rank(address);
+  const uint32_t blocks = sim_.launch(agent_.rank).args.shape.hidden_blocks();
+  const auto token = static_cast<uint32_t>(address_offset(address) / 4 / blocks);
+  return float_of_bits(scale_tag(row_tag(sim_.rank(agent_.rank).launch, rank, token)));
+}
+
+void SimMachine::read_operand_tags(Accumulator& total, const Accumulator& product, Step step) {
+  const KernelPlan& plan = sim_.plan();
+  const uint32_t stage = (product.a.offset - plan.shared.stage_a) / plan.stage_a_bytes();
+  const uint32_t first = (product.a.offset - plan.shared.stage_a) % plan.stage_a_bytes() / kBlockK;
+  for (uint32_t row = 0; row < total.valid; ++row) {
+    const RowTag tag = cta_.tags.stage[stage][first + row];
+    if (!total.tagged) {
+      total.tags[row] = tag;
+    } else {
+      ++sim_.counts().invariants_checked;
+      if (total.tags[row] != tag)
+        sim_.stop(FindingClass::Mismatch, agent_, step,
+                  fmt::format("row {} of the tile changes its token on the way through K", row));
+    }
+  }
+  total.tagged = true;
+}
+
+void SimMachine::stage_tags(const Accumulator& total, Shared<uint8_t>) {
+  auto& staging = cta_.tags.staging[agent_.number];
+  staging.fill(kNoTag);
+  std::copy_n(total.tags.begin(), total.valid, staging.begin());
+}
+
+void SimMachine::scatter_tag(uint64_t address, Shared<uint8_t>, uint32_t row, uint32_t bytes,
+                             Step step) {
+  const Shape& shape = sim_.launch(agent_.rank).args.shape;
+  const uint32_t rank = address_rank(address);
+  const uint64_t slot = address_offset(address) / 2 / shape.hidden;
+  const auto token = static_cast<uint32_t>(slot % shape.max_tokens_per_rank);
+  const RowTag tag = cta_.tags.staging[agent_.number][row];
+  ++sim_.counts().invariants_checked;
+  if (tag != row_tag(sim_.rank(agent_.rank).launch, rank, token))
+    sim_.stop(FindingClass::Mismatch, agent_, step,
+              fmt::format("another token's row is scattered to {}", sim_.place_name(address)));
+  RankTags& tags = sim_.rank(rank).tags;
+  if (tags.combine[slot] != tag) {
+    tags.combine[slot] = tag;
+    tags.combine_bytes[slot] = 0;
+  }
+  tags.combine_bytes[slot] += bytes;
+}
+
+}  // namespace moetwin

@@ -1,0 +1,319 @@
+// The simulated machine as a role program sees it (common/machine.h): every call acts on the
+// Simulation through the agent that runs. Lanes are a loop, an elected lane is lane 0, a row of an
+// accumulator belongs to one owner who holds all its columns.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "cpu_sim/simulation.h"
+
+namespace moetwin {
+
+class SimMachine {
+ public:
+  static constexpr uint32_t kRowPairs = kBlockN / 2;
+  static constexpr uint32_t kPairsPerChunk = 4;
+  static constexpr uint32_t kAllLanes = UINT32_MAX;
+
+  template <class T>
+  using Lanes = std::array<T, kWarpgroupThreads>;
+
+  template <class T>
+  struct RowValues {
+    std::array<T, kMathRows> rows{};
+    T& operator[](uint32_t place) { return rows[place]; }
+    const T& operator[](uint32_t place) const { return rows[place]; }
+  };
+
+  /// A tile's accumulator: a job of its own, or one product on its way into another.
+  struct Accumulator {
+    SimMachine* machine = nullptr;
+    TileJob* job = nullptr;
+    uint32_t valid = 0;
+    Shared<uint8_t> a{0};  ///< operands of a product
+    Shared<uint8_t> b{0};
+    uint32_t first_step = 0;
+    uint32_t steps = 0;
+    uint32_t block = 0;  ///< of the job, once the operands have been read
+    bool read = false;
+    bool retired = false;
+    bool tagged = false;
+    std::array<RowTag, kMathRows> tags{};
+
+    Accumulator() = default;
+    Accumulator(const Accumulator&) = delete;
+    Accumulator& operator=(const Accumulator&) = delete;
+    ~Accumulator();
+  };
+
+  struct Pair {
+    float low;
+    float high;
+  };
+
+  struct RowView {
+    const float* values;
+    uint32_t row;
+    uint32_t index() const { return row; }
+    uint32_t place() const { return row; }
+    Pair pair(uint32_t p) const { return {values[2 * p], values[2 * p + 1]}; }
+    uint32_t half_column(uint32_t p) const { return 2 * p; }
+    float max(float value) const { return value; }
+  };
+
+  SimMachine(Simulation& sim, Agent& agent) : sim_(sim), agent_(agent), cta_(sim.cta(agent)) {}
+
+  // Who.
+  uint32_t rank() const { return agent_.rank; }
+  uint32_t sm() const { return agent_.sm; }
+  uint32_t agent() const { return agent_.number; }
+  uint32_t num_tokens() const { return sim_.rank(agent_.rank).num_tokens; }
+  bool math() const { return sim_.math(); }
+
+  // Lanes.
+  template <class F>
+  void lanes(F&& f) {
+    sim_.visible(agent_);
+    const uint32_t count = agent_.warps * kWarpLanes;
+    if (!sim_.scheduler().shuffles_lanes()) {
+      for (lane_ = 0; lane_ < count; ++lane_) f(lane_);
+    } else {
+      // An odd step visits every lane of a power of two once.
+      const uint64_t random = sim_.scheduler().random(sim_.id_of(agent_));
+      const uint32_t step = static_cast<uint32_t>(random >> 32) | 1;
+      for (uint32_t i = 0; i < count; ++i) {
+        lane_ = (static_cast<uint32_t>(random) + i * step) % count;
+        f(lane_);
+      }
+    }
+    lane_ = kAllLanes;
+  }
+
+  template <class F>
+  auto elect(F&& f) {
+    sim_.visible(agent_);
+    lane_ = 0;
+    if constexpr (std::is_void_v<decltype(f())>) {
+      f();
+      lane_ = kAllLanes;
+    } else {
+      const auto value = f();
+      lane_ = kAllLanes;
+      return value;
+    }
+  }
+
+  uint32_t lanes_sum(const Lanes<uint32_t>& v) const {
+    uint32_t sum = 0;
+    for (uint32_t lane = 0; lane < kWarpLanes; ++lane) sum += v[lane];
+    return sum;
+  }
+  uint32_t lanes_min(const Lanes<uint32_t>& v) const {
+    return *std::min_element(v.begin(), v.begin() + kWarpLanes);
+  }
+  Lanes<uint32_t> lanes_scan(const Lanes<uint32_t>& v) const {
+    Lanes<uint32_t> through{};
+    uint32_t sum = 0;
+    for (uint32_t lane = 0; lane < kWarpLanes; ++lane) through[lane] = sum += v[lane];
+    return through;
+  }
+  template <class F>
+  uint32_t ballot(F&& f) {
+    uint32_t mask = 0;
+    for (lane_ = 0; lane_ < kWarpLanes; ++lane_) mask |= uint32_t{f(lane_)} << lane_;
+    lane_ = kAllLanes;
+    return mask;
+  }
+
+  // Memory.
+  template <class T>
+  Global<T> region(Region region) const {
+    return {pack_address(agent_.rank, static_cast<uint32_t>(region), 0)};
+  }
+  Global<float> w1_scales() const { return {pack_address(agent_.rank, kW1ScalesRegion, 0)}; }
+  Global<float> w2_scales() const { return {pack_address(agent_.rank, kW2ScalesRegion, 0)}; }
+  template <class T>
+  Global<T> remote(Global<T> place, uint32_t rank) const {
+    return {pack_address(rank, address_region(place.address), address_offset(place.address))};
+  }
+
+  template <class T>
+  T load(Global<T> from, Step step = Step::None) {
+    cost(sim_.costs().global_access / kWarpLanes);
+    if constexpr (std::is_same_v<T, float>) {
+      if (address_region(from.address) >= kNumRegions)
+        return sim_.weight_scale(agent_, from.address, step, lane_);
+      if (!math() && address_region(from.address) == static_cast<uint32_t>(Region::TokenScales))
+        return token_scale_tag(from.address);
+    }
+    T value;
+    std::memcpy(&value, readable(from.address, sizeof(T), alignof(T), step), sizeof(T));
+    return value;
+  }
+  template <class T>
+  T load(Shared<T> from, Step step = Step::None) {
+    T value;
+    std::memcpy(&value, readable_shared(from.offset, sizeof(T), alignof(T), step), sizeof(T));
+    return value;
+  }
+  template <class T>
+  void store(Global<T> to, T value, Step step) {
+    if (dropped(step)) return;
+    cost(sim_.costs().shared_access);
+    std::memcpy(writable(to.address, sizeof(T), alignof(T), step), &value, sizeof(T));
+    if constexpr (sizeof(T) == 4) notify(to.address, value, Scope::Cta);
+  }
+  template <class T>
+  void store(Shared<T> to, T value, Step step) {
+    std::memcpy(writable_shared(to.offset, sizeof(T), alignof(T), step), &value, sizeof(T));
+  }
+  template <class T>
+  T fetch_add(Global<T> to, T value, Order, Scope scope, Step step) {
+    if (dropped(step)) return T{0};
+    cost(sim_.costs().global_access);
+    value += static_cast<T>(delta(MutantKind::Count, step));
+    const T old = load(to, step);
+    const T sum = static_cast<T>(old + value);
+    std::memcpy(writable(to.address, sizeof(T), alignof(T), step), &sum, sizeof(T));
+    if constexpr (sizeof(T) == 4) notify(to.address, sum, scope);
+    return old;
+  }
+  template <class T>
+  T fetch_add(Shared<T> to, T value, Order, Scope, Step step) {
+    const T old = load(to, step);
+    store(to, static_cast<T>(old + value), step);
+    return old;
+  }
+  template <class T>
+  void reduce_add(Global<T> to, T value, Order order, Scope scope, Step step) {
+    fetch_add(to, value, order, scope, step);
+  }
+  template <class T>
+  void reduce_add(Shared<T> to, T value, Order order, Scope scope, Step step) {
+    fetch_add(to, value, order, scope, step);
+  }
+  void wait_until(Global<uint32_t> word, Awaited awaited, Scope scope, Step step);
+  void bound(uint32_t index, uint64_t limit, Step step, uint32_t expert);
+
+  // Barriers.
+  void sync(Step step);
+  void barrier_sync(NamedBarrier barrier, uint32_t threads, Step step);
+  void barrier_arrive(NamedBarrier barrier, uint32_t threads, Step step);
+  void mbarrier_init(Mbarrier bar, uint32_t arrivals, Step step);
+  void fence_barrier_init(Step) {}
+  void mbarrier_arrive(Mbarrier bar, Step step);
+  void mbarrier_expect(Mbarrier bar, uint32_t bytes, Step step);
+  void mbarrier_wait(Mbarrier bar, uint32_t parity, Step step);
+  void fence_proxy_async(FenceSpace, Step) { sim_.visible(agent_); }
+  template <uint32_t registers>
+  void set_registers(Step) {
+    static_assert(registers % 8 == 0 && registers >= 24 && registers <= 256);
+  }
+
+  // Copies.
+  template <class T>
+  void bulk_load(Shared<T> to, Global<T> from, uint32_t bytes, Mbarrier bar, Step step) {
+    bulk(Copy::Kind::Load, from.address, to.offset, bytes, bar, step);
+  }
+  template <class T>
+  void bulk_store(Global<T> to, Shared<T> from, uint32_t bytes, Step step) {
+    bulk(Copy::Kind::Store, to.address, from.offset, bytes, Mbarrier{0}, step);
+  }
+  void tile_load(Tensor tensor, uint32_t row, uint32_t column, Shared<uint8_t> to, Mbarrier bar,
+                 Step step);
+  void tile_store(Tensor tensor, uint32_t row, uint32_t column, Shared<uint8_t> from, Step step);
+  void bulk_commit(Step step);
+  void bulk_wait(BulkDone done, Step step);
+
+  // Tensor core.
+  void clear(Accumulator& total, uint32_t valid);
+  void mma(Accumulator& product, Shared<uint8_t> a, Shared<uint8_t> b, uint32_t first_step,
+           uint32_t steps, Step step);
+  void mma_commit(Step) {}
+  void mma_wait(Accumulator& product, Step step);
+  void promote(Accumulator& total, Accumulator& product, const RowValues<float>& scales, float even,
+               float odd);
+
+  // Rows.
+  template <class T>
+  RowValues<T> load_rows(Shared<T> from, uint32_t valid, Step step) {
+    RowValues<T> values;
+    for (uint32_t row = 0; row < valid; ++row) values[row] = load(from + row, step);
+    return values;
+  }
+  template <class T>
+  RowValues<T> load_rows(Global<T> from, uint32_t valid, Step step) {
+    RowValues<T> values;
+    for (uint32_t row = 0; row < valid; ++row) values[row] = load(from + row, step);
+    return values;
+  }
+  void store_rows(Global<float> to, const RowValues<float>& values, uint32_t valid, Step step);
+
+  template <class F>
+  void for_rows(const Accumulator& total, Shared<uint8_t> staging, F&& f) {
+    sim_.visible(agent_);
+    cost(sim_.costs().epilogue);
+    if (!math()) return stage_tags(total, staging);
+    sim_.tiles().finish_all();
+    const uint32_t rows = sim_.padding() == Padding::Compute ? kMathRows : total.valid;
+    for (uint32_t row = 0; row < rows; ++row)
+      f(RowView{&total.job->values[size_t{row} * kBlockN], row});
+  }
+
+  /// Copies `valid` staged rows of `bytes` to the places that `to(row)` names.
+  template <class F>
+  void copy_rows(uint32_t valid, uint32_t bytes, Shared<uint8_t> from, F&& to, Step step) {
+    sim_.visible(agent_);
+    for (uint32_t row = 0; row < valid; ++row) {
+      const Global<uint8_t> place = to(row);
+      cost(sim_.costs().shared_access);
+      if (!math()) {
+        scatter_tag(place.address, from, row, bytes, step);
+        continue;
+      }
+      const uint8_t* source = readable_shared(from.offset + row * bytes, bytes, 16, step);
+      std::memcpy(writable(place.address, bytes, 16, step), source, bytes);
+    }
+  }
+
+ private:
+  void cost(uint64_t nanoseconds) { agent_.time += nanoseconds; }
+  bool mutated(MutantKind kind, Step step);
+  bool dropped(Step step) { return mutated(MutantKind::Drop, step); }
+  int64_t delta(MutantKind kind, Step step) {
+    return mutated(kind, step) ? sim_.mutant().delta : 0;
+  }
+
+  const uint8_t* readable(uint64_t address, uint64_t bytes, uint64_t alignment, Step step);
+  uint8_t* writable(uint64_t address, uint64_t bytes, uint64_t alignment, Step step);
+  const uint8_t* readable_shared(uint32_t offset, uint32_t bytes, uint32_t alignment, Step step);
+  uint8_t* writable_shared(uint32_t offset, uint32_t bytes, uint32_t alignment, Step step);
+  void notify(uint64_t address, uint32_t value, Scope scope) {
+    sim_.word_changed(address, value, agent_.time, scope);
+  }
+  void wait_named(uint32_t bar, uint64_t round, Step step);
+  bool arrive_named(NamedBarrier barrier, uint32_t threads, Step step, uint64_t& round);
+  void bulk(Copy::Kind kind, uint64_t global, uint32_t shared, uint32_t bytes, Mbarrier bar,
+            Step step);
+  Copy tile_copy(Copy::Kind kind, Tensor tensor, uint32_t row, uint32_t column, uint32_t rows,
+                 uint32_t row_bytes, uint32_t shared, Step step) const;
+  void read_operands(Accumulator& product, Step step);
+  void read_operand_tags(Accumulator& total, const Accumulator& product, Step step);
+  float token_scale_tag(uint64_t address) const;
+  void stage_tags(const Accumulator& total, Shared<uint8_t> staging);
+  void scatter_tag(uint64_t address, Shared<uint8_t> from, uint32_t row, uint32_t bytes, Step step);
+
+  Simulation& sim_;
+  Agent& agent_;
+  Cta& cta_;
+  uint32_t lane_ = kAllLanes;
+  Accumulator* total_ = nullptr;  ///< the tile being worked on
+};
+
+static_assert(Machine<SimMachine>);
+
+}  // namespace moetwin

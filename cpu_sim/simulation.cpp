@@ -1,0 +1,419 @@
+// The life of a simulated run: launches, agents on fibers, who is blocked and who is woken, and the
+// loop that lets the scheduler decide.
+#include "cpu_sim/simulation.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+#include <xxhash.h>
+
+#include <chrono>
+#include <string_view>
+
+#include "common/check.h"
+#include "common/roles/start.h"
+#include "cpu_sim/sim_machine.h"
+#include "cpu_sim/wait_report.h"
+#include "model/collect.h"
+#include "model/digest.h"
+
+namespace moetwin {
+namespace {
+
+constexpr size_t kStackBytes = size_t{96} << 10;
+constexpr size_t kMaxFindings = 20;
+constexpr uint32_t kWordBuckets = 64;
+
+uint32_t word_bucket(uint64_t address) {
+  return static_cast<uint32_t>((address >> 2) ^ (address >> 48)) % kWordBuckets;
+}
+
+constexpr std::array<std::string_view, kNumRoles> kRoleNames = {"dispatch", "load_a", "load_b",
+                                                                "math"};
+
+uint32_t agents_per_cta(const KernelPlan& plan) { return kWarpgroupWarps + plan.math_warpgroups; }
+
+uint32_t thread_count(const RunOptions& options) {
+  return options.threads != 0 ? options.threads : static_cast<uint32_t>(omp_get_max_threads());
+}
+
+}  // namespace
+
+Simulation::Simulation(const Case& c, const RunOptions& options, const Mutant& mutant)
+    : case_(c),
+      options_(options),
+      mutant_(mutant),
+      tiles_(thread_count(options)),
+      pool_(size_t{c.shape.ranks} * c.kernel.sms_per_rank *
+                (kWarpgroupWarps + c.kernel.block_m / kMathRows),
+            kStackBytes) {
+  prepare_launches();
+  create_agents();
+}
+
+Simulation::~Simulation() = default;
+
+void Simulation::prepare_launches() {
+  uint64_t memory_bytes = 0;
+  for (size_t i = 0; i < case_.launches.size(); ++i) {
+    Launch launch;
+    launch.problem = make_problem(case_, i, weight_cache_);
+    const Shape& shape = launch.problem.shape;
+    const PlanResult planned = make_plan(shape, case_.kernel, options_.unsafe_ring, options_.math);
+    if (planned.error)
+      throw InputError(fmt::format("{}: {} is not {}", planned.error.field, planned.error.value,
+                                   planned.error.limit));
+    launch.args = {shape, planned.plan, make_layout(shape, planned.plan), launch.problem.clamp};
+    memory_bytes = std::max(memory_bytes, launch.args.layout.total);
+    std::vector<std::vector<uint32_t>> blocks(shape.ranks);
+    std::vector<uint32_t> rows(shape.experts, 0);
+    for (const RankInput& input : launch.problem.ranks)
+      for (const int32_t expert : input.topk_idx)
+        if (expert != kMaskedExpert) ++rows[static_cast<uint32_t>(expert)];
+    const TileCounts tiles = planned.plan.tiles;
+    const uint64_t loads_a_block = uint64_t{tiles.n1} * shape.hidden_blocks() +
+                                   uint64_t{tiles.n2} * shape.intermediate_blocks();
+    launch.weight_tiles.resize(shape.ranks);
+    for (uint32_t expert = 0; expert < shape.experts; ++expert)
+      launch.weight_tiles[shape.rank_of_expert(expert)].push_back(
+          blocks_of(rows[expert], planned.plan.block_m) * loads_a_block);
+    launches_.push_back(std::move(launch));
+  }
+  ranks_.resize(case_.shape.ranks);
+  for (RankState& rank : ranks_) {
+    rank.memory = PoisonedBytes(memory_bytes, case_.world.poison);
+    rank.word_waiters.resize(kWordBuckets);
+  }
+  results_.resize(launches_.size());
+}
+
+void Simulation::create_agents() {
+  const KernelPlan& p = plan();
+  const uint32_t ctas = case_.shape.ranks * p.sms;
+  RunSettings settings;
+  settings.roles = kRoleNames;
+  const Landing landing = case_.world.landing;
+  settings.landing = landing == Landing::Late    ? LandingOrder::Late
+                     : landing == Landing::Early ? LandingOrder::Early
+                                                 : LandingOrder::Random;
+  const std::string& text = options_.schedule.empty() ? case_.schedule : options_.schedule;
+  const Schedule schedule = parse_schedule(text, kRoleNames);
+  if (schedule.policy == SchedulePolicy::Slow && schedule.rank >= case_.shape.ranks)
+    throw InputError(fmt::format("schedule: {}: rank {} is not below shape.ranks {}", text,
+                                 schedule.rank, case_.shape.ranks));
+  scheduler_.start(schedule, settings);
+
+  ctas_.resize(ctas);
+  for (Cta& cta : ctas_) {
+    cta.shared = PoisonedBytes(kMaxSharedBytes, case_.world.poison);
+  }
+  for (const HeldSm& held : case_.world.held_sms) ctas_[held.rank * p.sms + held.sm].held = true;
+
+  agents_.reserve(size_t{ctas} * agents_per_cta(p));
+  for (uint32_t cta = 0; cta < ctas; ++cta) {
+    uint32_t in_cta = 0;
+    const auto add = [&](Role role, uint32_t number, uint32_t warps) {
+      Agent& a = agents_.emplace_back();
+      a.rank = cta / p.sms;
+      a.sm = cta % p.sms;
+      a.role = role;
+      a.number = number;
+      a.warps = warps;
+      a.in_cta = in_cta++;
+    };
+    for (uint32_t warp = 0; warp < kDispatchWarps; ++warp) add(Role::Dispatch, warp, 1);
+    add(Role::LoadA, 0, 1);
+    add(Role::LoadB, 0, 1);
+    for (uint32_t group = 0; group < p.math_warpgroups; ++group)
+      add(Role::Math, group, kWarpgroupWarps);
+  }
+  fiber_starts_.reserve(agents_.size());
+  for (const Agent& a : agents_)
+    scheduler_.add_agent({static_cast<uint32_t>(a.role), a.rank, false});
+  for (const Agent& a : agents_)
+    scheduler_.add_agent({static_cast<uint32_t>(a.role), a.rank, true});
+  for (Agent& a : agents_) {
+    a.finished = true;
+    pool_.spawn(
+        [](void* argument) {
+          auto* both = static_cast<FiberStart*>(argument);
+          both->simulation->agent_body(*both->agent);
+        },
+        &fiber_starts_.emplace_back(FiberStart{this, &a}));
+  }
+}
+
+bool Simulation::same_shape(uint64_t launch) const {
+  return launches_[launch].args.shape == launches_[laid_out_launch_].args.shape;
+}
+
+bool Simulation::may_start(uint32_t r) const {
+  const RankState& rank = ranks_[r];
+  if (rank.running || rank.launch >= launches_.size()) return false;
+  const bool late = case_.world.late_rank == r && rank.launch == 0;
+  if (late && scheduler_.choices() < case_.world.late_steps && !scheduler_.empty()) return false;
+  if (same_shape(rank.launch)) return true;
+  // A new shape lays the buffer out anew, so all ranks must have left the old one.
+  for (const RankState& other : ranks_)
+    if (other.running || other.launch != rank.launch) return false;
+  return true;
+}
+
+void Simulation::start_ready_ranks() {
+  starts_pending_ = case_.world.late_rank.has_value() &&
+                    ranks_[*case_.world.late_rank].launch == 0 &&
+                    !ranks_[*case_.world.late_rank].running;
+  for (uint32_t r = 0; r < ranks_.size(); ++r)
+    if (may_start(r)) start_rank(r);
+}
+
+void Simulation::start_rank(uint32_t r) {
+  RankState& rank = ranks_[r];
+  const Launch& next = launches_[rank.launch];
+  if (!ever_laid_out_ || !same_shape(rank.launch)) {
+    laid_out_launch_ = rank.launch;
+    for (RankState& each : ranks_) lay_out(each);
+    ever_laid_out_ = true;
+  }
+  rank.running = true;
+  rank.num_tokens = next.problem.ranks[r].num_tokens;
+  rank.experts.start_launch(next.problem.weights, next.problem.shape, r, next.weight_tiles[r]);
+  upload_inputs(r);
+  rank.agents_left = 0;
+  for (uint32_t sm = 0; sm < plan().sms; ++sm) {
+    Cta& cta = ctas_[r * plan().sms + sm];
+    cta.shared.poison(0, plan().shared.total);
+    cta.mbarriers.assign(plan().num_mbarriers(), {});
+    cta.named = {};
+  }
+  for (Agent& a : agents_) {
+    if (a.rank != r) continue;
+    ++rank.agents_left;
+    a.finished = false;
+    a.started = false;
+    a.phases_seen.assign(plan().num_mbarriers(), 0);
+    if (cta(a).held) continue;
+    a.started = true;
+    a.wait = {};
+    scheduler_.runnable(id_of(a), a.time);
+  }
+}
+
+void Simulation::agent_body(Agent& a) {
+  for (;;) {
+    run_agent_role(a);
+    agent_done(a);
+    Wait wait;
+    wait.kind = Wait::Kind::Launch;
+    block(a, wait);
+  }
+}
+
+void Simulation::run_agent_role(Agent& a) {
+  SimMachine m(*this, a);
+  const KernelArgs& args = launch(a.rank).args;
+  switch (a.role) {
+    case Role::Dispatch:
+      return run_role<Role::Dispatch>(m, args);
+    case Role::LoadA:
+      return run_role<Role::LoadA>(m, args);
+    case Role::LoadB:
+      return run_role<Role::LoadB>(m, args);
+    default:
+      return run_role<Role::Math>(m, args);
+  }
+}
+
+void Simulation::agent_done(Agent& a) {
+  a.finished = true;
+  if (!a.copies.empty() && !a.copies.front().is_load() && !stores_done(a, BulkDone::Written))
+    report(FindingClass::Barrier, a, a.copies.front().step,
+           "leaves the kernel before its bulk stores are written");
+  RankState& rank = ranks_[a.rank];
+  if (--rank.agents_left != 0) return;
+  end_of_launch(a.rank);
+  rank.running = false;
+  ++rank.launch;
+  starts_pending_ = true;
+}
+
+void Simulation::end_of_launch(uint32_t rank) {
+  const uint64_t launch = ranks_[rank].launch;
+  // The first rank to leave has passed the last rank barrier: everything but y is final everywhere.
+  if (results_[launch].tokens.empty()) collect(launch);
+  collect_y(rank);
+  for (const Finding& finding : check_zero_words(launches_[launch].args.shape, plan(), reader()))
+    if (finding.rank == rank && findings_.size() < kMaxFindings) findings_.push_back(finding);
+}
+
+void Simulation::block(Agent& a, const Wait& wait) {
+  a.wait = wait;
+  pool_.yield();
+  a.wait = {};
+}
+
+void Simulation::wake(Agent& a, uint64_t time) {
+  if (a.wait.kind == Wait::Kind::Nothing) return;
+  a.wait.kind = Wait::Kind::Nothing;
+  a.time = std::max(a.time, time);
+  scheduler_.runnable(id_of(a), a.time);
+}
+
+void Simulation::wake_all(uint32_t rank, uint32_t sm, AgentMask& waiting, uint64_t time) {
+  const uint32_t per_cta = agents_per_cta(plan());
+  const uint32_t first = (rank * plan().sms + sm) * per_cta;
+  for (uint32_t i = 0; i < per_cta; ++i)
+    if ((waiting >> i & 1) != 0) wake(agents_[first + i], time);
+  waiting = 0;
+}
+
+void Simulation::wait_on_word(const Agent& a, uint64_t address) {
+  ranks_[address_rank(address)].word_waiters[word_bucket(address)].push_back(id_of(a));
+}
+
+void Simulation::stop_waiting_on_word(const Agent& a, uint64_t address) {
+  std::erase(ranks_[address_rank(address)].word_waiters[word_bucket(address)], id_of(a));
+}
+
+void Simulation::word_changed(uint64_t address, uint32_t value, uint64_t time, Scope scope) {
+  const auto& waiters = ranks_[address_rank(address)].word_waiters[word_bucket(address)];
+  for (const uint32_t id : waiters) {
+    Agent& waiter = agents_[id];
+    if (waiter.wait.kind != Wait::Kind::Word || waiter.wait.address != address) continue;
+    if (waiter.wait.awaited.holds(value))
+      wake(waiter, time + (scope == Scope::Sys ? costs_.flag_sys : costs_.flag_gpu));
+  }
+}
+
+void Simulation::complete_phase(Agent& a, uint32_t bar, Step step) {
+  SimMbarrier& state = cta(a).mbarriers[bar];
+  if (state.overrun()) barrier_fault(a, BarrierFault::ExtraBytes, step, mbarrier_name(bar));
+  if (state.complete_phase()) wake_all(a.rank, a.sm, state.waiting, a.time);
+}
+
+void Simulation::drive() {
+  for (;;) {
+    if (starts_pending_) start_ready_ranks();
+    if (scheduler_.empty() && starts_pending_) start_ready_ranks();
+    if (scheduler_.empty()) {
+      bool all_done = true;
+      for (const RankState& rank : ranks_) all_done &= rank.launch >= launches_.size();
+      if (all_done) return;
+      deadlocked_ = true;
+      for (Finding& finding : explain_deadlock(*this)) findings_.push_back(std::move(finding));
+      return;
+    }
+    const uint32_t id = scheduler_.next();
+    if (id >= agents_.size())
+      land_one(id - static_cast<uint32_t>(agents_.size()));
+    else
+      pool_.resume(id);
+  }
+}
+
+RunResult Simulation::run() {
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    drive();
+  } catch (const StopRun&) {
+    stopped_ = true;
+  }
+  RunResult result;
+  finish_result(result);
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  pool_.unwind_all();
+  return result;
+}
+
+void Simulation::finish_result(RunResult& result) {
+  result.findings = findings_;
+  result.schedule_digest = scheduler_.digest();
+  result.schedule_string = scheduler_.schedule_string();
+  result.threads = thread_count(options_);
+  for (const RankState& rank : ranks_) counts_.peak_bytes += rank.memory.touched_bytes();
+  for (const Cta& cta : ctas_) counts_.peak_bytes += cta.shared.touched_bytes();
+  result.counts = counts_;
+  if (deadlocked_ || stopped_) return;
+  result.state_digest = state_digest();
+  if (options_.math) result.launches = std::move(results_);
+}
+
+void Simulation::report(FindingClass kind, const Agent& a, Step step, std::string text,
+                        std::string other) {
+  for (const Finding& f : findings_)
+    if (f.kind == kind && f.step == step && f.rank == a.rank && f.sm == a.sm) return;
+  if (findings_.size() >= kMaxFindings) return;
+  findings_.push_back({kind, step, a.rank, a.sm, fmt::format("{} {}", role_name(a.role), a.number),
+                       std::move(text), std::move(other)});
+}
+
+void Simulation::stop(FindingClass kind, const Agent& a, Step step, std::string text) {
+  report(kind, a, step, std::move(text));
+  throw StopRun{};
+}
+
+void Simulation::barrier_fault(const Agent& a, BarrierFault fault, Step step,
+                               const std::string& barrier) {
+  const auto words = [&]() -> const char* {
+    switch (fault) {
+      case BarrierFault::NotInitialised:
+        return "is used before it is initialised";
+      case BarrierFault::InitialisedTwice:
+        return "is initialised while it is in use";
+      case BarrierFault::ExtraArrival:
+        return "gets more arrivals than its phase has";
+      case BarrierFault::ByteRange:
+        return "has a byte count outside +-(2^20 - 1)";
+      case BarrierFault::ExtraBytes:
+        return "got more bytes than were announced, so its phase can never end";
+      case BarrierFault::Lapped:
+        return "is one or more whole phases away from the one waited for";
+      case BarrierFault::ThreadCount:
+        return "is reached with a thread count that differs from the others' or is no multiple "
+               "of 32";
+      case BarrierFault::Twice:
+        return "is reached twice by one agent in one round";
+      case BarrierFault::None:
+        break;
+    }
+    return "";
+  }();
+  stop(FindingClass::Barrier, a, step,
+       fmt::format("{} {}: {} {}", agent_name(a), step_words(step), barrier, words));
+}
+
+void Simulation::undefined_read(const Agent& a, Step step, const std::string& place,
+                                bool ever_written) {
+  if (ever_written && !options_.check) return;
+  report(FindingClass::Stale, a, step,
+         fmt::format("{} {}: reads {}, which {}", agent_name(a), step_words(step), place,
+                     ever_written ? "an earlier launch wrote" : "nobody has written"));
+}
+
+std::string Simulation::agent_name(const Agent& a) const {
+  return fmt::format("rank {} SM {} {} {}", a.rank, a.sm, role_name(a.role), a.number);
+}
+
+std::string Simulation::state_digest() const {
+  XXH3_state_t* state = XXH3_createState();
+  XXH3_128bits_reset(state);
+  for (const LayerResult& result : results_) {
+    const StageDigests digests = digest_stages(result);
+    for (const Stage stage : kStages)
+      XXH3_128bits_update(state, digests.of(stage).data(), digests.of(stage).size());
+  }
+  const SymmetricLayout& layout = plan_layout();
+  for (const RankState& rank : ranks_)
+    for (uint32_t r = 0; r < kNumRegions; ++r) {
+      const auto region = static_cast<Region>(r);
+      if (region_info(region).persistence != Persistence::ZeroBetween) continue;
+      auto& memory = const_cast<PoisonedBytes&>(rank.memory);
+      if (layout.size(region) > 0)
+        XXH3_128bits_update(state, memory.data(layout.offset(region), layout.size(region)),
+                            layout.size(region));
+    }
+  const XXH128_hash_t hash = XXH3_128bits_digest(state);
+  XXH3_freeState(state);
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+}  // namespace moetwin

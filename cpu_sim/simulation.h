@@ -1,0 +1,262 @@
+// The simulated world: ranks with memory, SMs with shared memory and barriers, agents on fibers,
+// and pending asynchronous copies, all driven by one control timeline. It owns what exists and who
+// waits for what; sim_machine.h is how a role program acts on it, wait_report.h puts a deadlock in
+// words.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/machine.h"
+#include "cpu_sim/barriers.h"
+#include "cpu_sim/cost_table.h"
+#include "cpu_sim/expert_cache.h"
+#include "cpu_sim/fiber.h"
+#include "cpu_sim/mutant.h"
+#include "cpu_sim/payload_tags.h"
+#include "cpu_sim/poisoned_bytes.h"
+#include "cpu_sim/scheduler.h"
+#include "cpu_sim/tile_jobs.h"
+#include "model/case.h"
+#include "model/collect.h"
+#include "model/run.h"
+
+namespace moetwin {
+
+/// Thrown through a fiber when going on makes no sense; the findings say why.
+struct StopRun {};
+
+/// What an agent is blocked on.
+struct Wait {
+  enum class Kind : uint8_t { Nothing, Launch, Word, Mbarrier, NamedBarrier, Bulk };
+  Kind kind = Kind::Nothing;
+  Step step = Step::None;
+  uint64_t address = 0;  ///< Word
+  Awaited awaited{};     ///< Word
+  uint32_t bar = 0;      ///< Mbarrier, NamedBarrier
+  uint32_t parity = 0;   ///< Mbarrier
+  uint64_t round = 0;    ///< NamedBarrier: the round that must end
+  BulkDone done = BulkDone::Read;
+};
+
+/// A bulk copy between global and shared memory on its way.
+struct Copy {
+  enum class Kind : uint8_t { Load, Store, TileLoad, TileStore };
+  Kind kind = Kind::Load;
+  Step step = Step::None;
+  Tensor tensor = Tensor::PoolX;
+  uint64_t global = 0;        ///< address of the first byte
+  uint64_t global_pitch = 0;  ///< bytes from row to row (tiles)
+  uint64_t weight_row = 0;    ///< W1, W2
+  uint32_t column = 0;
+  uint32_t shared = 0;  ///< offset, dense rows
+  uint32_t rows = 1;
+  uint32_t row_bytes = 0;
+  uint32_t bar = 0;        ///< loads: the mbarrier that counts the bytes
+  uint64_t time = 0;       ///< virtual time of landing
+  bool committed = false;  ///< stores: part of a committed group
+  bool read = false;       ///< the source has been read into `bytes`
+  std::vector<uint8_t> bytes;
+  std::vector<Stamp> stamps;
+  std::vector<RowTag> tags;  ///< without tile arithmetic, in place of bytes
+
+  bool from_weights() const {
+    return kind == Kind::TileLoad && (tensor == Tensor::W1 || tensor == Tensor::W2);
+  }
+  uint32_t total() const { return rows * row_bytes; }
+  bool is_load() const { return kind == Kind::Load || kind == Kind::TileLoad; }
+};
+
+struct Cta {
+  PoisonedBytes shared;
+  SharedTags tags;
+  std::vector<SimMbarrier> mbarriers;
+  std::array<SimNamedBarrier, kNumNamedBarriers> named{};
+  bool held = false;  ///< never becomes resident
+};
+
+struct RankState {
+  PoisonedBytes memory;
+  RankTags tags;
+  ExpertCache experts;
+  uint64_t launch = 0;  ///< being run or, if idle, to be run next
+  bool running = false;
+  uint32_t agents_left = 0;
+  uint32_t num_tokens = 0;
+  std::vector<std::vector<uint32_t>> word_waiters;  ///< agents by hash of the word's address
+};
+
+struct Agent {
+  uint32_t rank = 0;
+  uint32_t sm = 0;
+  Role role = Role::Dispatch;
+  uint32_t number = 0;  ///< within its role
+  uint32_t in_cta = 0;  ///< bit in an AgentMask
+  uint32_t warps = 1;
+  bool started = false;  ///< in the current launch
+  bool finished = false;
+  Wait wait;
+  uint64_t time = 0;
+  std::deque<Copy> copies;            ///< issued and not landed
+  uint32_t mutant_visits = 0;         ///< calls that the mutant could have changed
+  std::vector<uint64_t> phases_seen;  ///< by mbarrier: waits that ended
+};
+
+/// Global addresses: rank, region (or one of the weight scales) and byte offset in one word, so
+/// that a bound is checked exactly and a report can name the place.
+constexpr uint32_t kW1ScalesRegion = kNumRegions;
+constexpr uint32_t kW2ScalesRegion = kNumRegions + 1;
+constexpr uint64_t pack_address(uint32_t rank, uint32_t region, uint64_t offset) {
+  return uint64_t{rank} << 56 | uint64_t{region} << 48 | offset;
+}
+constexpr uint32_t address_rank(uint64_t address) { return static_cast<uint32_t>(address >> 56); }
+constexpr uint32_t address_region(uint64_t address) { return (address >> 48) & 0xFF; }
+constexpr uint64_t address_offset(uint64_t address) { return address & 0xFFFFFFFFFFFFull; }
+
+struct Launch {
+  Problem problem;
+  KernelArgs args;
+  std::vector<std::vector<uint64_t>> weight_tiles;  ///< [rank][local expert]: tile loads to come
+};
+
+class Simulation {
+ public:
+  Simulation(const Case& c, const RunOptions& options, const Mutant& mutant);
+  ~Simulation();
+
+  RunResult run();
+
+  // What SimMachine acts on.
+
+  Cta& cta(const Agent& a) { return ctas_[a.rank * plan().sms + a.sm]; }
+  RankState& rank(uint32_t r) { return ranks_[r]; }
+  const Launch& launch(uint32_t rank) const { return launches_[ranks_[rank].launch]; }
+  const KernelPlan& plan() const { return launches_[laid_out_launch_].args.plan; }
+  const SymmetricLayout& plan_layout() const { return launches_[laid_out_launch_].args.layout; }
+  bool math() const { return options_.math; }
+  const Mutant& mutant() const { return mutant_; }
+  TileJobs& tiles() { return tiles_; }
+  ProtocolCounts& counts() { return counts_; }
+  Scheduler& scheduler() { return scheduler_; }
+  Landing landing() const { return case_.world.landing; }
+  Padding padding() const { return case_.world.padding; }
+  const CostTable& costs() const { return costs_; }
+  uint32_t id_of(const Agent& a) const { return static_cast<uint32_t>(&a - agents_.data()); }
+  Stamp stamp(const Agent& a) const { return launch_stamp(ranks_[a.rank].launch); }
+
+  /// Gives other agents a chance before a visible operation.
+  void visible(Agent& a) {
+    ++counts_.events;
+    if (scheduler_.preempts() && !scheduler_.continues(id_of(a), a.time)) pool_.yield();
+  }
+  /// Blocks the running agent until somebody wakes it; the caller looks again.
+  void block(Agent& a, const Wait& wait);
+  void wake(Agent& a, uint64_t time);
+  void wake_all(uint32_t rank, uint32_t sm, AgentMask& waiting, uint64_t time);
+  /// A word changed: agents whose condition now holds may look again.
+  void word_changed(uint64_t address, uint32_t value, uint64_t time, Scope scope);
+  void wait_on_word(const Agent& a, uint64_t address);
+  void stop_waiting_on_word(const Agent& a, uint64_t address);
+
+  /// The bytes behind a global address, or StopRun with a finding of class bounds.
+  uint8_t* global_bytes(const Agent& a, uint64_t address, uint64_t bytes, uint64_t alignment,
+                        Step step, uint32_t lane);
+  /// Place of a global address in its rank's memory.
+  uint64_t memory_offset(uint64_t address) const {
+    return plan_layout().offset(static_cast<Region>(address_region(address))) +
+           address_offset(address);
+  }
+  /// What a write marks its bytes with: words of lasting regions never grow stale.
+  Stamp stamp_of_write(const Agent& a, uint64_t address) const {
+    const auto region = static_cast<Region>(address_region(address));
+    return region_info(region).persistence == Persistence::Launch ? stamp(a) : kLastingStamp;
+  }
+  uint8_t* shared_bytes(const Agent& a, uint32_t offset, uint32_t bytes, uint32_t alignment,
+                        Step step, uint32_t lane);
+  float weight_scale(const Agent& a, uint64_t address, Step step, uint32_t lane);
+  /// Reports a read of bytes that nobody wrote in this launch.
+  void undefined_read(const Agent& a, Step step, const std::string& place, bool ever_written);
+
+  void issue(Agent& a, Copy copy);
+  /// Whether all of the agent's committed stores have got as far as `done` says.
+  bool stores_done(const Agent& a, BulkDone done) const;
+  void complete_phase(Agent& a, uint32_t bar, Step step);
+  void barrier_fault(const Agent& a, BarrierFault fault, Step step, const std::string& barrier);
+
+  void report(FindingClass kind, const Agent& a, Step step, std::string text,
+              std::string other = {});
+  [[noreturn]] void stop(FindingClass kind, const Agent& a, Step step, std::string text);
+
+  std::string agent_name(const Agent& a) const;
+  std::string place_name(uint64_t address) const;
+  std::string shared_name(uint32_t offset) const;
+  std::string mbarrier_name(uint32_t bar) const;
+
+  // What the deadlock report reads.
+  const std::vector<Agent>& agents() const { return agents_; }
+  const std::vector<RankState>& ranks() const { return ranks_; }
+  const std::vector<Cta>& ctas() const { return ctas_; }
+  uint32_t word_value(uint64_t address);
+  uint64_t num_launches() const { return launches_.size(); }
+
+ private:
+  struct FiberStart {
+    Simulation* simulation;
+    Agent* agent;
+  };
+
+  void prepare_launches();
+  void create_agents();
+  void start_rank(uint32_t rank);
+  bool may_start(uint32_t rank) const;
+  void start_ready_ranks();
+  bool same_shape(uint64_t launch) const;
+  void lay_out(RankState& rank);
+  void upload_inputs(uint32_t rank);
+  void agent_body(Agent& a);
+  void run_agent_role(Agent& a);
+  void agent_done(Agent& a);
+  void end_of_launch(uint32_t rank);
+  void land_one(uint32_t issuer);
+  void land(Agent& a, Copy& copy);
+  void read_source(Agent& a, Copy& copy);
+  void write_destination(Agent& a, Copy& copy);
+  void poison_destination(Agent& a, const Copy& copy);
+  void read_tags(Agent& a, Copy& copy);
+  void write_tags(Agent& a, Copy& copy);
+  void check_combine(Agent& a, const Copy& copy);
+  void drive();
+  RegionReader reader();
+  void collect(uint64_t launch);
+  void collect_y(uint32_t rank);
+  void finish_result(RunResult& result);
+  std::string state_digest() const;
+
+  const Case& case_;
+  RunOptions options_;
+  Mutant mutant_;
+  CostTable costs_;
+  std::vector<Launch> launches_;
+  WeightCache weight_cache_;
+  std::vector<RankState> ranks_;
+  std::vector<Cta> ctas_;
+  std::vector<Agent> agents_;
+  Scheduler scheduler_;
+  TileJobs tiles_;
+  ProtocolCounts counts_;
+  std::vector<Finding> findings_;
+  std::vector<LayerResult> results_;
+  uint64_t laid_out_launch_ = 0;
+  bool ever_laid_out_ = false;
+  bool starts_pending_ = true;  ///< a rank may have become ready to start
+  bool stopped_ = false;
+  bool deadlocked_ = false;
+  std::vector<FiberStart> fiber_starts_;
+  FiberPool pool_;  ///< last: its fibers are unwound while all they refer to still lives
+};
+
+}  // namespace moetwin

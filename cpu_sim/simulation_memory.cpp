@@ -1,0 +1,375 @@
+// Memory of the simulated world: addresses and bounds, copies on their way, what a launch brings in
+// and leaves behind.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "common/check.h"
+#include "cpu_sim/simulation.h"
+
+namespace moetwin {
+namespace {
+
+bool is_payload(Region region) {
+  switch (region) {
+    case Region::Tokens:
+    case Region::TokenScales:
+    case Region::PoolX:
+    case Region::Linear1:
+    case Region::TapLinear1:
+    case Region::CombineRows:
+    case Region::Y:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+uint8_t* Simulation::global_bytes(const Agent& a, uint64_t address, uint64_t bytes,
+                                  uint64_t alignment, Step step, uint32_t lane) {
+  const uint32_t rank = address_rank(address);
+  const uint32_t region = address_region(address);
+  const uint64_t offset = address_offset(address);
+  const bool inside = rank < ranks_.size() && region < kNumRegions &&
+                      offset + bytes <= plan_layout().size(static_cast<Region>(region));
+  if (!inside || offset % alignment != 0)
+    stop(FindingClass::Bounds, a, step,
+         fmt::format("{}{} {}: touches {} bytes at {}, {}", agent_name(a),
+                     lane < kWarpgroupThreads ? fmt::format(" lane {}", lane) : "",
+                     step_words(step), bytes, place_name(address),
+                     inside ? fmt::format("which is not aligned to {}", alignment)
+                            : "which is outside the region"));
+  return ranks_[rank].memory.data(memory_offset(address), bytes);
+}
+
+uint8_t* Simulation::shared_bytes(const Agent& a, uint32_t offset, uint32_t bytes,
+                                  uint32_t alignment, Step step, uint32_t lane) {
+  if (uint64_t{offset} + bytes > plan().shared.total || offset % alignment != 0)
+    stop(FindingClass::Bounds, a, step,
+         fmt::format("{}{} {}: touches {} bytes at shared offset {} of {}, aligned to {}",
+                     agent_name(a), lane < kWarpgroupThreads ? fmt::format(" lane {}", lane) : "",
+                     step_words(step), bytes, offset, plan().shared.total, alignment));
+  return cta(a).shared.data(offset, bytes);
+}
+
+float Simulation::weight_scale(const Agent& a, uint64_t address, Step step, uint32_t lane) {
+  const Tensor tensor = address_region(address) == kW1ScalesRegion ? Tensor::W1 : Tensor::W2;
+  const uint64_t element = address_offset(address) / 4;
+  ExpertCache& experts = ranks_[address_rank(address)].experts;
+  if (element >= experts.num_scales(tensor))
+    stop(FindingClass::Bounds, a, step,
+         fmt::format("{} lane {} {}: touches {}, which is outside", agent_name(a), lane,
+                     step_words(step), place_name(address)));
+  return math() ? experts.scale(tensor, element) : 1.0f;
+}
+
+uint32_t Simulation::word_value(uint64_t address) {
+  uint32_t value = 0;
+  std::memcpy(&value, ranks_[address_rank(address)].memory.data(memory_offset(address), 4), 4);
+  return value;
+}
+
+std::string Simulation::place_name(uint64_t address) const {
+  const uint32_t region = address_region(address);
+  const char* name = region == kW1ScalesRegion   ? "W1Scales"
+                     : region == kW2ScalesRegion ? "W2Scales"
+                     : region < kNumRegions      ? region_info(static_cast<Region>(region)).name
+                                                 : "unknown region";
+  const uint32_t element =
+      region < kNumRegions ? region_info(static_cast<Region>(region)).element_bytes : 4;
+  return fmt::format("{}[{}] of rank {}", name, address_offset(address) / element,
+                     address_rank(address));
+}
+
+std::string Simulation::shared_name(uint32_t offset) const {
+  const KernelPlan& p = plan();
+  const SharedLayout& s = p.shared;
+  const auto in = [&](uint32_t begin, uint32_t bytes) {
+    return offset >= begin && offset < begin + bytes;
+  };
+  if (in(s.stage_a, p.stages * p.stage_a_bytes()))
+    return fmt::format("operand A of stage {}", (offset - s.stage_a) / p.stage_a_bytes());
+  if (in(s.stage_b, p.stages * p.stage_b_bytes()))
+    return fmt::format("operand B of stage {}", (offset - s.stage_b) / p.stage_b_bytes());
+  if (in(s.stage_scales, p.stages * p.stage_scale_bytes()))
+    return fmt::format("the scales of stage {}", (offset - s.stage_scales) / p.stage_scale_bytes());
+  if (in(s.staging, p.math_warpgroups * kStagingBytes))
+    return fmt::format("the staging of math {}", (offset - s.staging) / kStagingBytes);
+  if (in(s.pull_buffer, kDispatchWarps * p.pull_chunk_bytes))
+    return fmt::format("the pull buffer of dispatch {}",
+                       (offset - s.pull_buffer) / p.pull_chunk_bytes);
+  if (offset >= s.mbarriers) return "the mbarriers";
+  if (offset >= s.task_queue)
+    return fmt::format("entry {} of the task queue", (offset - s.task_queue) / sizeof(TaskEntry));
+  if (offset >= s.pool_table)
+    return fmt::format("entry {} of the pool table",
+                       (offset - s.pool_table) / sizeof(PoolTableEntry));
+  return fmt::format("the counter of expert {}", (offset - s.expert_counter) / 4);
+}
+
+std::string Simulation::mbarrier_name(uint32_t bar) const {
+  const KernelPlan& p = plan();
+  if (bar < p.empty(0).index) return fmt::format("mbarrier full[{}]", bar);
+  if (bar < p.task_full(0).index) return fmt::format("mbarrier empty[{}]", bar - p.empty(0).index);
+  if (bar < p.task_empty(0).index)
+    return fmt::format("mbarrier task_full[{}]", bar - p.task_full(0).index);
+  if (bar < p.pull(0).index)
+    return fmt::format("mbarrier task_empty[{}]", bar - p.task_empty(0).index);
+  if (bar < p.combine(0, 0).index) return fmt::format("mbarrier pull[{}]", bar - p.pull(0).index);
+  return fmt::format("mbarrier combine[{}]", bar - p.combine(0, 0).index);
+}
+
+void Simulation::issue(Agent& a, Copy copy) {
+  const bool peer = !copy.from_weights() && address_rank(copy.global) != a.rank;
+  copy.time = a.time + (peer ? costs_.peer_latency : costs_.copy_latency) +
+              uint64_t{copy.total()} * 1000 / costs_.copy_bytes_per_us;
+  a.time += costs_.issue;
+  // Bounds are checked where the copy is issued, so that the finding names the issuer.
+  if (!copy.from_weights()) {
+    const uint64_t span = uint64_t{copy.rows - 1} * copy.global_pitch + copy.row_bytes;
+    if (math() || !is_payload(static_cast<Region>(address_region(copy.global))))
+      global_bytes(a, copy.global, span, 16, copy.step, 0);
+  }
+  shared_bytes(a, copy.shared, copy.total(), 16, copy.step, 0);
+  poison_destination(a, copy);
+  if (case_.world.landing == Landing::Early) {
+    read_source(a, copy);
+    land(a, copy);
+    return;
+  }
+  const uint32_t landing_agent = static_cast<uint32_t>(agents_.size()) + id_of(a);
+  const bool queued = !a.copies.empty();
+  a.copies.push_back(std::move(copy));
+  if (!queued) scheduler_.runnable(landing_agent, a.copies.front().time);
+}
+
+void Simulation::land_one(uint32_t issuer) {
+  Agent& a = agents_[issuer];
+  const uint32_t landing_agent = static_cast<uint32_t>(agents_.size()) + issuer;
+  size_t which = 0;
+  bool read_only = false;
+  if (case_.world.landing == Landing::Random) {
+    const uint64_t random = scheduler_.random(landing_agent);
+    which = (random >> 8) % a.copies.size();
+    read_only = !a.copies[which].read && random % 2 == 0;
+  }
+  Copy& copy = a.copies[which];
+  if (!copy.read) read_source(a, copy);
+  if (!read_only) {
+    land(a, copy);
+    a.copies.erase(a.copies.begin() + static_cast<std::ptrdiff_t>(which));
+  }
+  if (a.wait.kind == Wait::Kind::Bulk && stores_done(a, a.wait.done)) wake(a, a.time);
+  if (!a.copies.empty()) scheduler_.runnable(landing_agent, a.copies.front().time);
+}
+
+void Simulation::land(Agent& a, Copy& copy) {
+  ++counts_.events;
+  write_destination(a, copy);
+  a.time = std::max(a.time, copy.is_load() ? a.time : copy.time);
+  if (!copy.is_load()) return;
+  const BarrierFault fault = cta(a).mbarriers[copy.bar].transact(-int64_t{copy.total()});
+  if (fault != BarrierFault::None) barrier_fault(a, fault, copy.step, mbarrier_name(copy.bar));
+  SimMbarrier& state = cta(a).mbarriers[copy.bar];
+  if (state.overrun())
+    barrier_fault(a, BarrierFault::ExtraBytes, copy.step, mbarrier_name(copy.bar));
+  if (state.complete_phase()) wake_all(a.rank, a.sm, state.waiting, copy.time);
+}
+
+bool Simulation::stores_done(const Agent& a, BulkDone done) const {
+  for (const Copy& copy : a.copies)
+    if (!copy.is_load() && copy.committed && (done == BulkDone::Written || !copy.read))
+      return false;
+  return true;
+}
+
+void Simulation::poison_destination(Agent& a, const Copy& copy) {
+  if (copy.is_load()) {
+    cta(a).shared.poison(copy.shared, copy.total());
+    return;
+  }
+  if (!math()) return;
+  for (uint32_t row = 0; row < copy.rows; ++row)
+    ranks_[address_rank(copy.global)].memory.poison(
+        memory_offset(copy.global + row * copy.global_pitch), copy.row_bytes);
+}
+
+void Simulation::read_source(Agent& a, Copy& copy) {
+  copy.read = true;
+  const bool weights = copy.from_weights();
+  if (!math() && (weights || is_payload(static_cast<Region>(address_region(copy.global)))))
+    return read_tags(a, copy);
+  copy.bytes.resize(copy.total());
+  copy.stamps.resize(copy.total());
+  if (weights) {
+    ranks_[a.rank].experts.read_box(copy.tensor, copy.weight_row, copy.column, copy.bytes.data());
+    std::fill(copy.stamps.begin(), copy.stamps.end(), stamp(a));
+    return;
+  }
+  for (uint32_t row = 0; row < copy.rows; ++row) {
+    PoisonedBytes& source =
+        copy.is_load() ? ranks_[address_rank(copy.global)].memory : cta(a).shared;
+    const uint64_t place = copy.is_load() ? memory_offset(copy.global + row * copy.global_pitch)
+                                          : copy.shared + uint64_t{row} * copy.row_bytes;
+    std::memcpy(&copy.bytes[size_t{row} * copy.row_bytes], source.data(place, copy.row_bytes),
+                copy.row_bytes);
+    std::memcpy(&copy.stamps[size_t{row} * copy.row_bytes], source.stamps(place), copy.row_bytes);
+  }
+}
+
+void Simulation::write_destination(Agent& a, Copy& copy) {
+  if (copy.bytes.empty()) return write_tags(a, copy);
+  for (uint32_t row = 0; row < copy.rows; ++row) {
+    PoisonedBytes& target =
+        copy.is_load() ? cta(a).shared : ranks_[address_rank(copy.global)].memory;
+    const uint64_t place = copy.is_load() ? copy.shared + uint64_t{row} * copy.row_bytes
+                                          : memory_offset(copy.global + row * copy.global_pitch);
+    std::memcpy(target.data(place, copy.row_bytes), &copy.bytes[size_t{row} * copy.row_bytes],
+                copy.row_bytes);
+    std::memcpy(target.stamps(place), &copy.stamps[size_t{row} * copy.row_bytes], copy.row_bytes);
+  }
+}
+
+void Simulation::lay_out(RankState& rank) {
+  const SymmetricLayout& layout = plan_layout();
+  for (uint32_t r = 0; r < kNumRegions; ++r) {
+    const auto region = static_cast<Region>(r);
+    const uint64_t size = layout.size(region);
+    if (region_info(region).persistence == Persistence::Launch || size == 0) continue;
+    std::memset(rank.memory.data(layout.offset(region), size), 0, size);
+    rank.memory.set_stamps(layout.offset(region), size, kLastingStamp);
+  }
+  if (math()) return;
+  const Shape& shape = launches_[laid_out_launch_].args.shape;
+  const uint64_t ring_rows = uint64_t{plan().ring_blocks} * plan().block_m;
+  rank.tags.pool_x.assign(ring_rows, kNoTag);
+  rank.tags.linear1.assign(ring_rows, kNoTag);
+  rank.tags.combine.assign(shape.slots_per_source(), kNoTag);
+  rank.tags.combine_bytes.assign(shape.slots_per_source(), 0);
+}
+
+void Simulation::upload_inputs(uint32_t r) {
+  RankState& rank = ranks_[r];
+  const RankInput& input = launches_[rank.launch].problem.ranks[r];
+  const auto upload = [&](Region region, const auto& values) {
+    const uint64_t bytes = values.size() * sizeof(values[0]);
+    if (bytes == 0) return;
+    const uint64_t place = plan_layout().offset(region);
+    MOETWIN_CHECK(bytes <= plan_layout().size(region));
+    std::memcpy(rank.memory.data(place, bytes), values.data(), bytes);
+    rank.memory.set_stamps(place, bytes, launch_stamp(rank.launch));
+  };
+  upload(Region::TopkIdx, input.topk_idx);
+  upload(Region::TopkWeights, input.topk_weights);
+  if (!math()) return;
+  upload(Region::Tokens, input.x_codes);
+  upload(Region::TokenScales, input.x_scales);
+}
+
+RegionReader Simulation::reader() {
+  return [this](uint32_t rank, Region region, uint64_t offset, uint64_t bytes, void* out) {
+    if (bytes == 0) return;
+    std::memcpy(out, ranks_[rank].memory.data(plan_layout().offset(region) + offset, bytes), bytes);
+  };
+}
+
+void Simulation::collect(uint64_t launch) {
+  std::vector<uint32_t> tokens;
+  for (const RankInput& input : launches_[launch].problem.ranks) tokens.push_back(input.num_tokens);
+  if (!math()) {
+    results_[launch].tokens = tokens;
+    return;
+  }
+  CollectedLayer collected = collect_result(launches_[launch].args.shape, plan(), tokens, reader());
+  results_[launch] = std::move(collected.result);
+  for (Finding& finding : collected.findings) findings_.push_back(std::move(finding));
+}
+
+void Simulation::collect_y(uint32_t r) {
+  if (!math()) return;
+  const Launch& launch = launches_[ranks_[r].launch];
+  LayerResult& result = results_[ranks_[r].launch];
+  const uint64_t hidden = launch.args.shape.hidden;
+  uint64_t first = 0;
+  for (uint32_t before = 0; before < r; ++before)
+    first += launch.problem.ranks[before].num_tokens * hidden;
+  const uint64_t values = launch.problem.ranks[r].num_tokens * hidden;
+  if (values == 0) return;
+  const uint64_t place = plan_layout().offset(Region::Y);
+  RankState& rank = ranks_[r];
+  std::memcpy(&result.y[first], rank.memory.data(place, values * 2), values * 2);
+  if (!rank.memory.stamped(place, values * 2, launch_stamp(rank.launch)) && findings_.size() < 20)
+    findings_.push_back({FindingClass::Stale,
+                         Step::CombineWriteY,
+                         r,
+                         0,
+                         "math",
+                         fmt::format("rank {}: y has elements that this launch did not write", r),
+                         {}});
+}
+
+// Payload tags: what copies carry without tile arithmetic.
+
+void Simulation::read_tags(Agent& a, Copy& copy) {
+  const uint32_t hidden = launches_[laid_out_launch_].args.shape.hidden;
+  if (copy.from_weights()) return;  // no row of a token
+  copy.tags.assign(copy.rows, kNoTag);
+  const auto region = static_cast<Region>(address_region(copy.global));
+  RankState& owner = ranks_[address_rank(copy.global)];
+  const uint64_t offset = address_offset(copy.global);
+  if (copy.kind == Copy::Kind::Load && region == Region::Tokens)
+    copy.tags[0] = row_tag(ranks_[a.rank].launch, address_rank(copy.global),
+                           static_cast<uint32_t>(offset / hidden));
+  if (copy.kind == Copy::Kind::Load && region == Region::CombineRows) check_combine(a, copy);
+  if (copy.kind == Copy::Kind::Store) copy.tags[0] = cta(a).tags.pull[a.number];
+  if (copy.kind == Copy::Kind::TileLoad) {
+    const auto& rows = region == Region::PoolX ? owner.tags.pool_x : owner.tags.linear1;
+    const uint64_t first = offset / copy.global_pitch;
+    for (uint32_t row = 0; row < copy.rows; ++row) copy.tags[row] = rows[first + row];
+  }
+  if (copy.kind == Copy::Kind::TileStore)
+    for (uint32_t row = 0; row < copy.rows; ++row)
+      copy.tags[row] = cta(a).tags.staging[a.number][row];
+}
+
+void Simulation::write_tags(Agent& a, Copy& copy) {
+  if (copy.from_weights()) return;
+  const KernelPlan& p = plan();
+  const uint32_t hidden = launches_[laid_out_launch_].args.shape.hidden;
+  RankState& owner = ranks_[address_rank(copy.global)];
+  const uint64_t offset = address_offset(copy.global);
+  switch (copy.kind) {
+    case Copy::Kind::Load:
+      if (a.role == Role::Dispatch) cta(a).tags.pull[a.number] = copy.tags[0];
+      return;
+    case Copy::Kind::Store:
+      owner.tags.pool_x[offset / hidden] = copy.tags[0];
+      if (offset % hidden == 0) ++counts_.rows_pulled;
+      return;
+    case Copy::Kind::TileLoad: {
+      const uint32_t stage = (copy.shared - p.shared.stage_a) / p.stage_a_bytes();
+      std::copy_n(copy.tags.begin(), copy.rows, cta(a).tags.stage[stage].begin());
+      return;
+    }
+    case Copy::Kind::TileStore:
+      if (static_cast<Region>(address_region(copy.global)) != Region::Linear1) return;
+      for (uint32_t row = 0; row < copy.rows; ++row)
+        owner.tags.linear1[offset / copy.global_pitch + row] = copy.tags[row];
+  }
+}
+
+void Simulation::check_combine(Agent& a, const Copy& copy) {
+  const Shape& shape = launches_[laid_out_launch_].args.shape;
+  const uint64_t slot = address_offset(copy.global) / 2 / shape.hidden;
+  const auto token = static_cast<uint32_t>(slot % shape.max_tokens_per_rank);
+  const RankTags& tags = ranks_[a.rank].tags;
+  ++counts_.invariants_checked;
+  if (tags.combine[slot] != row_tag(ranks_[a.rank].launch, a.rank, token) ||
+      tags.combine_bytes[slot] != shape.hidden * 2)
+    stop(FindingClass::Mismatch, a, copy.step,
+         fmt::format("{} is combined before its whole row has arrived", place_name(copy.global)));
+}
+
+}  // namespace moetwin
