@@ -47,7 +47,7 @@ struct PackedRows {
 };
 
 PackedRows pack_rows(const Operand& a, uint32_t steps) {
-  PackedRows rows{hwy::AllocateAligned<RowStep>(size_t{a.count} * steps),
+  PackedRows rows{hwy::AllocateAligned<RowStep>(std::max<size_t>(size_t{a.count} * steps, 1)),
                   std::vector<uint32_t>(a.count, 0)};
   MOETWIN_CHECK(rows.steps != nullptr);
   for (size_t row = 0; row < a.count; ++row) {
