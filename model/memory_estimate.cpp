@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/ring_pool.h"
 
 namespace moetwin {
 namespace {
@@ -24,42 +25,38 @@ uint64_t plus(uint64_t a, uint64_t b) {
   return __builtin_add_overflow(a, b, &sum) ? kTooMuch : sum;
 }
 
-// What decides the need of one launch; a member a field that can drive it.
+// What decides the need of one launch.
 struct Sizes {
-  uint64_t ranks;
-  uint64_t experts;
-  uint64_t topk;
-  uint64_t hidden;
-  uint64_t intermediate;
+  Shape shape;
+  KernelOptions kernel;
   uint64_t tokens;  // over all ranks
-  uint64_t sms_per_rank;
 };
 
 uint64_t input_bytes(const Sizes& s) {
-  const uint64_t scales = times(s.hidden / kScaleBlock, sizeof(float));
-  const uint64_t routing = times(s.topk, sizeof(int32_t) + sizeof(float));
-  return times(s.tokens, plus(plus(s.hidden, scales), routing));
+  const uint64_t scales = s.shape.hidden_blocks() * sizeof(float);
+  const uint64_t routing = s.shape.topk * (sizeof(int32_t) + sizeof(float));
+  return times(s.tokens, s.shape.hidden + scales + routing);
 }
 
-uint64_t expert_bytes(const Sizes& s) {
-  const uint64_t codes = times(3, times(s.hidden, s.intermediate));
-  const uint64_t blocks = times(s.hidden / kScaleBlock, s.intermediate / kScaleBlock);
-  return plus(codes, times(3 * sizeof(float), blocks));
+uint64_t expert_bytes(const Shape& shape) {
+  const uint64_t codes = uint64_t{3} * shape.hidden * shape.intermediate;
+  const uint64_t blocks = uint64_t{shape.hidden_blocks()} * shape.intermediate_blocks();
+  return codes + 3 * sizeof(float) * blocks;
 }
 
 uint64_t weight_bytes(const Sizes& s) {
-  const uint64_t at_work = times(kLiveExpertsPerSm, times(s.ranks, s.sms_per_rank));
-  const uint64_t live = std::min({at_work, s.experts, times(s.tokens, s.topk)});
-  return times(live, expert_bytes(s));
+  const uint64_t at_work = times(s.shape.ranks, live_experts(s.shape, s.kernel));
+  const uint64_t live = std::min(at_work, times(s.tokens, s.shape.topk));
+  return times(live, expert_bytes(s.shape));
 }
 
 uint64_t result_bytes(const Sizes& s) {
-  const uint64_t rows = times(s.tokens, s.topk);
-  const uint64_t lists = times(times(s.experts, s.ranks), sizeof(std::vector<uint32_t>));
-  const uint64_t scales = times(s.intermediate / kLinear1ScaleGroup, sizeof(float));
-  const uint64_t stages = plus(plus(s.intermediate, scales), times(s.hidden, sizeof(uint16_t)));
-  const uint64_t row = plus(sizeof(uint32_t) + sizeof(RoutedRow), stages);
-  const uint64_t y = times(s.tokens, times(s.hidden, sizeof(uint16_t)));
+  const uint64_t rows = times(s.tokens, s.shape.topk);
+  const uint64_t lists = uint64_t{s.shape.experts} * s.shape.ranks * sizeof(std::vector<uint32_t>);
+  const uint64_t linear1 = s.shape.intermediate + s.shape.linear1_scale_groups() * sizeof(float);
+  const uint64_t linear2 = s.shape.hidden * sizeof(uint16_t);
+  const uint64_t row = sizeof(uint32_t) + sizeof(RoutedRow) + linear1 + linear2;
+  const uint64_t y = times(s.tokens, s.shape.hidden * sizeof(uint16_t));
   return plus(plus(y, lists), times(rows, row));
 }
 
@@ -67,36 +64,29 @@ uint64_t need_of(const Sizes& s) {
   return plus(plus(input_bytes(s), weight_bytes(s)), result_bytes(s));
 }
 
-struct Field {
-  const char* name;
-  uint64_t Sizes::*member;
-  uint64_t smallest;
-};
-
 MemoryNeed estimate_launch(const Case& c, const LaunchSpec& launch) {
-  Sizes sizes{launch.shape.ranks,   launch.shape.experts,      launch.shape.topk,
-              launch.shape.hidden,  launch.shape.intermediate, 0,
-              c.kernel.sms_per_rank};
+  Sizes sizes{launch.shape, c.kernel, 0};
   for (const uint32_t count : launch.tokens) sizes.tokens += count;
-  const Field fields[] = {
-      {"tokens", &Sizes::tokens, 1},
-      {"shape.hidden", &Sizes::hidden, kScaleBlock},
-      {"shape.intermediate", &Sizes::intermediate, kScaleBlock},
-      {"shape.topk", &Sizes::topk, 1},
-      {"shape.experts", &Sizes::experts, sizes.ranks},
-      {"kernel.sms_per_rank", &Sizes::sms_per_rank, 1},
-  };
   MemoryNeed need{need_of(sizes), "", 0};
   uint64_t least = kTooMuch;
-  for (const Field& field : fields) {
-    Sizes smaller = sizes;
-    smaller.*field.member = std::min(field.smallest, sizes.*field.member);
+  const auto offer = [&](const char* field, uint64_t value, const Sizes& smaller) {
     const uint64_t without = need_of(smaller);
-    if (without >= least) continue;
+    if (without >= least) return;
     least = without;
-    need.driver = field.name;
-    need.driver_value = sizes.*field.member;
-  }
+    need.driver = field;
+    need.driver_value = value;
+  };
+  const auto offer_smallest = [&](const char* field, uint32_t Shape::*member, uint32_t smallest) {
+    Sizes smaller = sizes;
+    smaller.shape.*member = smallest;
+    offer(field, sizes.shape.*member, smaller);
+  };
+  // Fields of the kernel are not offered: one expert a rank saves all that fewer SMs could.
+  offer("tokens", sizes.tokens, {sizes.shape, sizes.kernel, std::min<uint64_t>(sizes.tokens, 1)});
+  offer_smallest("shape.hidden", &Shape::hidden, kScaleBlock);
+  offer_smallest("shape.intermediate", &Shape::intermediate, kScaleBlock);
+  offer_smallest("shape.topk", &Shape::topk, 1);
+  offer_smallest("shape.experts", &Shape::experts, sizes.shape.ranks);
   return need;
 }
 
@@ -107,6 +97,15 @@ std::string gibibytes(uint64_t bytes) {
 }
 
 }  // namespace
+
+uint64_t live_experts(const Shape& shape, const KernelOptions& kernel) {
+  uint64_t ahead = linear1_warm_up(shape, kernel.sms_per_rank);
+  if (kernel.scheduler == SchedulerPolicy::Wave) {
+    const bool all = kernel.experts_per_wave == 0;
+    ahead = all ? shape.num_local_experts() : kernel.experts_per_wave;
+  }
+  return std::min<uint64_t>(ahead + kernel.sms_per_rank, shape.num_local_experts());
+}
 
 MemoryNeed estimate_memory(const Case& c) {
   MemoryNeed most;

@@ -3,9 +3,8 @@
 // result with all stages, and the weights in use. What a backend holds besides (the simulated
 // ranks' buffers, a reference) it adds itself, with refuse_over_limit.
 //
-// Weights are made on demand and dropped, so not all experts are counted: kLiveExpertsPerSm on each
-// SM, and no more than the experts that exist or rows that could touch one. A data file counts
-// likewise: its weights are read an expert at a time.
+// Weights are made at an expert's first tile and dropped after its last, so not all experts count:
+// see live_experts. A data file counts likewise: it is mapped, not read.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +13,10 @@
 
 namespace moetwin {
 
-/// One expert under the SM's current tile and one being made for its next.
-constexpr uint64_t kLiveExpertsPerSm = 2;
+/// Experts of one rank whose weights are held at once, at most all local ones. Under `ring` the
+/// blocks of the Linear1 warm-up and one a SM, for SMs that lag behind; under `wave` a whole wave
+/// and one a SM. (A schedule that holds an SM back for long may exceed it by that SM's experts.)
+uint64_t live_experts(const Shape& shape, const KernelOptions& kernel);
 
 struct MemoryNeed {
   uint64_t bytes = 0;

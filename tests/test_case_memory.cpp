@@ -29,12 +29,33 @@ TEST_CASE("memory_estimate: a small case needs what its arrays add up to") {
 
 TEST_CASE("memory_estimate: weights count by what may be alive at once, not by all experts") {
   const uint64_t expert = 3ull * 7168 * 3072;
-  const uint64_t need = estimate_memory(preset("v4_pro")).bytes;
-  CHECK(need > 64 * expert);
-  CHECK(need < 66 * expert);
-  CHECK(estimate_memory(preset("v4_pro", {"kernel.sms_per_rank=1"})).bytes < 17 * expert);
-  CHECK(estimate_memory(preset("v4_pro", {"tokens=[1,0,0,0,0,0,0,0]"})).bytes < 7 * expert);
-  CHECK(estimate_memory(preset("v4_pro", {"tokens=[0,0,0,0,0,0,0,0]"})).bytes < expert);
+  const auto experts = [&](const std::vector<std::string>& settings) {
+    return estimate_memory(preset("v4_pro", settings)).bytes / expert;
+  };
+  // Two blocks of warm-up and four SMs on each of eight ranks.
+  CHECK(experts({}) == 48);
+  CHECK(experts({"kernel.sms_per_rank=1"}) == 24);
+  CHECK(experts({"kernel.scheduler=wave"}) == 384);
+  CHECK(experts({"kernel.scheduler=wave", "kernel.experts_per_wave=5"}) == 72);
+  CHECK(experts({"tokens=[1,0,0,0,0,0,0,0]"}) == 6);
+  CHECK(experts({"tokens=[0,0,0,0,0,0,0,0]"}) == 0);
+}
+
+TEST_CASE("memory_estimate: live experts never exceed those a rank has") {
+  for (const uint32_t experts : {8u, 64u, 4096u}) {
+    const Shape shape{8, experts, 2, 128, 128, 8};
+    for (uint32_t sms = 1; sms <= kMaxSmsPerRank; sms += 5) {
+      for (const SchedulerPolicy policy : {SchedulerPolicy::Ring, SchedulerPolicy::Wave}) {
+        KernelOptions kernel;
+        kernel.sms_per_rank = sms;
+        kernel.scheduler = policy;
+        const uint64_t live = live_experts(shape, kernel);
+        CHECK(live >= 1);
+        CHECK(live <= shape.num_local_experts());
+        if (policy == SchedulerPolicy::Wave) CHECK(live == shape.num_local_experts());
+      }
+    }
+  }
 }
 
 TEST_CASE("memory_estimate: the driver is the field that would save most at its smallest") {
@@ -44,12 +65,8 @@ TEST_CASE("memory_estimate: the driver is the field that would save most at its 
   CHECK(driver({"shape.max_tokens_per_rank=1048576"}) == "tokens");
   CHECK(driver({"shape.hidden=16384", "tokens=[1,1]"}) == "shape.hidden");
   CHECK(driver({"shape.intermediate=32768"}) == "shape.intermediate");
-  CHECK(driver({"shape.topk=32", "shape.hidden=128", "tokens=[8,8]",
-                "shape.max_tokens_per_rank=64"}) == "shape.topk");
+  CHECK(driver({"shape.topk=32", "shape.experts=32", "tokens=[1,1]"}) == "shape.topk");
   CHECK(driver({"shape.experts=4096", "kernel.sms_per_rank=1", "tokens=[1,0]"}) == "shape.experts");
-  CHECK(std::string(estimate_memory(preset("v4_pro", {"kernel.sms_per_rank=16", "shape.hidden=128",
-                                                      "shape.intermediate=128", "shape.topk=1"}))
-                        .driver) == "tokens");
 }
 
 TEST_CASE("memory_estimate: the largest launch decides") {
