@@ -12,6 +12,7 @@
 #include "common/check.h"
 #include "model/json_reader.h"
 #include "model/mapped_file.h"
+#include "model/named_json.h"
 
 namespace moetwin {
 
@@ -162,7 +163,7 @@ TensorMap parse_safetensors(std::span<const uint8_t> bytes, const std::string& n
   }
   const auto* text = reinterpret_cast<const char*>(bytes.data()) + kLengthBytes;
   const std::span<const uint8_t> data = bytes.subspan(kLengthBytes + header_bytes);
-  const Json header = parse_json({text, static_cast<size_t>(header_bytes)}, name.c_str());
+  const Json header = parse_named_json({text, static_cast<size_t>(header_bytes)}, name);
   if (!header.is_object()) refuse(name, "the header is not a JSON object");
 
   TensorMap tensors;

@@ -12,6 +12,7 @@
 #include "model/csv.h"
 #include "model/json_reader.h"
 #include "model/mapped_file.h"
+#include "model/named_json.h"
 #include "model/npy.h"
 #include "model/safetensors.h"
 
@@ -188,7 +189,7 @@ Trace parse_trace_jsonl(std::string_view bytes, const std::string& name,
       refuse(place, std::to_string(line.size()) + " bytes; at most " +
                         std::to_string(kMaxTraceLine) + " are read");
     }
-    any = take_route(parse_json(line, place.c_str()), place, limits, trace) || any;
+    any = take_route(parse_named_json(line, place), place, limits, trace) || any;
   }
   if (!any) {
     refuse(name, "has no line of type \"route\" and layer " + std::to_string(limits.layer));
