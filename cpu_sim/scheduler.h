@@ -43,8 +43,7 @@ struct RunSettings {
 ///   slow         as fifo, the held agents in band 2
 ///   random       key of the agent that went last + a waiting time from (seed, agent, times
 ///   queued);
-///                waiting times are exponential, so every runnable agent is equally likely to be
-///                next
+///                exponential, so that every runnable agent is equally likely to go next
 ///   timed        virtual time
 ///   pct          priority of (role, rank), lowered at change points
 ///   late landing count of pushes in band 1 (under timed: its time, in band 0)
