@@ -16,6 +16,11 @@ namespace {
 constexpr uint32_t kLargestColumn = 0;
 constexpr uint32_t kPowerColumn = 1;
 constexpr float kPowerValue = 256.0f;
+/// From here on codes are from 2^1 to 2^4: Linear1 reads these alone, so that what it gives is of
+/// few sizes and not lost below the largest of its group.
+constexpr uint32_t kFirstMiddleColumn = 64;
+constexpr uint8_t kFirstMiddleCode = 8 << 3;
+constexpr uint8_t kNumMiddleCodes = 3 << 3;
 
 float power_of_two(int32_t exponent) {
   return float_of_bits(static_cast<uint32_t>(exponent + kFloatBias) << kFloatMantissaBits);
@@ -26,8 +31,10 @@ float ulps_away(float value, int32_t ulps) {
 }
 
 /// Half way between two neighbouring positive codes; exact.
-float code_tie(uint64_t bits) {
-  const auto code = static_cast<uint8_t>(below(bits, kE4m3MaxCode));
+float code_tie(uint64_t bits, uint32_t column) {
+  const auto code = static_cast<uint8_t>(column < kFirstMiddleColumn
+                                             ? below(bits, kE4m3MaxCode)
+                                             : kFirstMiddleCode + below(bits, kNumMiddleCodes));
   return (decode_e4m3(code) + decode_e4m3(static_cast<uint8_t>(code + 1))) * 0.5f;
 }
 
@@ -49,11 +56,17 @@ int32_t group_exponent(const Key& key, uint32_t group) {
   return group == 0 ? first : first - kDrops[below(key.draw(group), kDrops.size())];
 }
 
-/// A code of either sign from 2^-2 up to 2^3.
+/// A code of either sign from 2^-1 up to 2^2.
 uint8_t middle_code(uint64_t bits) {
-  constexpr uint32_t kFirst = 5 << 3;
-  constexpr uint32_t kCount = 5 << 3;
+  constexpr uint32_t kFirst = 6 << 3;
+  constexpr uint32_t kCount = 3 << 3;
   return static_cast<uint8_t>((kFirst + below(bits, kCount)) | ((bits & 1) << 7));
+}
+
+/// As middle_code, but 1.5 times a power of two: a product with four significant bits has five, of
+/// which the last is a tie.
+uint8_t three_halves_code(uint64_t bits) {
+  return static_cast<uint8_t>((middle_code(bits) & 0xF8) | 4);
 }
 
 /// A row of weights that is zero but for a few codes.
@@ -65,50 +78,50 @@ struct SparseRow {
   std::array<Entry, 3> entries{};
   uint32_t count = 0;
 
-  void add(uint32_t column, uint8_t code) { entries[count++] = {column, code}; }
+  void add(uint64_t column, uint8_t code) { entries[count++] = {uint32_t(column), code}; }
 };
 
 /// A gate row reads the one channel that is a power of two, so that the gate is 32 or more, its
 /// sigmoid 1 and the gate itself a power of two; one gate in eight is small instead. An up row has
-/// two terms in the first group and, every other row, one in any group.
+/// one term in the first group and, every other row, one in any other group.
 SparseRow linear1_row(const Key& key, const Shape& shape, uint64_t row) {
   SparseRow sparse;
-  const auto any_column = [](uint64_t bits) {
-    return static_cast<uint32_t>(2 + below(bits, kScaleBlock - 2));
+  const auto column = [](uint64_t bits) {
+    return kFirstMiddleColumn + below(bits, kScaleBlock - kFirstMiddleColumn);
   };
   const bool is_gate = row < shape.intermediate;
   if (is_gate && below(key.draw(0), 8) != 0) {
-    // 2^-3, 2^-2 and 2^-1.
-    const uint64_t power = 4 + below(key.draw(1), 3);
-    sparse.add(kPowerColumn, static_cast<uint8_t>(power << 3));
+    // 2^-3 or 2^-2.
+    sparse.add(kPowerColumn, static_cast<uint8_t>((4 + below(key.draw(1), 2)) << 3));
     return sparse;
   }
-  sparse.add(any_column(key.draw(2)), middle_code(key.draw(3)));
-  if (is_gate) return sparse;
-  sparse.add(any_column(key.draw(4)), middle_code(key.draw(5)));
-  if (below(key.draw(6), 2) == 0) {
-    const auto group = static_cast<uint32_t>(below(key.draw(7), shape.hidden_blocks()));
-    sparse.add(group * kScaleBlock + any_column(key.draw(8)), middle_code(key.draw(9)));
-  }
+  const uint64_t bits = key.draw(3);
+  sparse.add(column(key.draw(2)), (bits & 2) == 0 ? middle_code(bits) : three_halves_code(bits));
+  const uint32_t other_groups = shape.hidden_blocks() - 1;
+  if (is_gate || other_groups == 0 || below(key.draw(4), 2) != 0) return sparse;
+  const uint64_t group = 1 + below(key.draw(5), other_groups);
+  sparse.add(group * kScaleBlock + column(key.draw(6)), middle_code(key.draw(7)));
   return sparse;
 }
 
-/// Two terms that share a group of 64 activations and its scale and, every other row, a far smaller
-/// one anywhere.
+/// Blocks of W2's columns with an odd number have a far smaller scale. A row has two terms that
+/// share 64 activations in an even one and, every other row, one in an odd one, if there is any.
 SparseRow linear2_row(const Key& key, const Shape& shape) {
   SparseRow sparse;
-  const auto column = [&key](uint64_t group, uint64_t n) {
-    return static_cast<uint32_t>(group * kLinear1ScaleGroup +
-                                 below(key.draw(n), kLinear1ScaleGroup));
+  const auto column = [&key](uint64_t block, uint64_t half, uint64_t n) {
+    return block * kScaleBlock + half * kLinear1ScaleGroup + below(key.draw(n), kLinear1ScaleGroup);
   };
-  const uint64_t groups = shape.linear1_scale_groups();
-  const uint64_t group = below(key.draw(0), groups);
-  sparse.add(column(group, 1), middle_code(key.draw(2)));
-  sparse.add(column(group, 3), middle_code(key.draw(4)));
-  if (below(key.draw(5), 2) == 0) {
-    const auto subnormal = static_cast<uint8_t>(1 + below(key.draw(6), 7));
-    sparse.add(column(below(key.draw(7), groups), 8), subnormal);
-  }
+  const uint32_t blocks = shape.intermediate_blocks();
+  const uint64_t block = 2 * below(key.draw(0), (blocks + 1) / 2);
+  const uint64_t half = below(key.draw(1), 2);
+  sparse.add(column(block, half, 2), middle_code(key.draw(3)));
+  sparse.add(column(block, half, 4), middle_code(key.draw(5)));
+  if (below(key.draw(6), 2) != 0) return sparse;
+  const uint64_t other = blocks == 1 ? 0 : 2 * below(key.draw(7), blocks / 2) + 1;
+  const auto subnormal = static_cast<uint8_t>(1 + below(key.draw(8), 7));
+  const bool is_small = blocks > 1;
+  sparse.add(column(other, below(key.draw(9), 2), 10),
+             is_small ? middle_code(key.draw(8)) : subnormal);
   return sparse;
 }
 
@@ -131,7 +144,8 @@ void ties_activations(uint64_t seed, uint32_t rank, uint32_t token, std::span<fl
       const uint64_t bits = values.draw(first + column);
       // Half of the values on the tie, a quarter on each side of it.
       const int32_t side = static_cast<int32_t>(bits & 1) - static_cast<int32_t>(bits >> 1 & 1);
-      const float target = column == kPowerColumn ? kPowerValue : ulps_away(code_tie(bits), side);
+      const float target =
+          column == kPowerColumn ? kPowerValue : ulps_away(code_tie(bits, column), side);
       const float size = column == kLargestColumn ? amax : search_product(target, scale, inverse);
       const bool negative = column > kPowerColumn && (bits & 4) != 0;
       x[first + column] = negative ? -size : size;
@@ -160,9 +174,11 @@ float ties_weight_codes(uint64_t seed, const Shape& shape, const BlockPlace& pla
       Key(seed, is_w1 ? Stream::WeightScales1 : Stream::WeightScales2).with(place.expert);
   // W1's first column has scale 1, which the gates count on.
   if (is_w1 && place.column_block == 0) return 1.0f;
-  const auto drop = static_cast<int32_t>(
-      below(scales.with(place.row_block).draw(place.column_block), is_w1 ? 5 : 3));
-  return power_of_two(-drop);
+  const auto drop =
+      static_cast<int32_t>(below(scales.with(place.row_block).draw(place.column_block), 3));
+  constexpr int32_t kFarSmaller = 13;
+  const bool is_far_smaller = !is_w1 && place.column_block % 2 == 1;
+  return power_of_two(is_far_smaller ? -drop - kFarSmaller : -drop);
 }
 
 }  // namespace moetwin
