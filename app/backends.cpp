@@ -8,7 +8,6 @@
 #include <ctime>
 #include <fstream>
 
-#include "app/version.h"
 #include "common/check.h"
 #include "cpu_sim/simulate.h"
 #include "model/naive.h"
@@ -87,7 +86,7 @@ GoldenMachine describe_machine(const Backend& backend) {
   }
   machine.cpu = processor_name();
   machine.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
-  machine.version = kVersion;
+  machine.version = MOETWIN_VERSION;
   return machine;
 }
 

@@ -13,7 +13,6 @@
 #include "app/arguments.h"
 #include "app/backends.h"
 #include "app/verbs.h"
-#include "app/version.h"
 #include "common/check.h"
 
 namespace moetwin {
@@ -105,7 +104,7 @@ int run_action(const VerbAction& action, const std::vector<std::string>& argumen
 int run_command_line(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
   CLI::App app("The CPU twin of a fused expert-parallel MoE kernel.", "moetwin");
-  app.set_version_flag("--version", std::string("moetwin ") + kVersion);
+  app.set_version_flag("--version", "moetwin " MOETWIN_VERSION);
   app.footer(kFooter);
   app.require_subcommand(0, 1);
   std::vector<std::pair<CLI::App*, VerbAction>> actions;

@@ -1,3 +1,4 @@
+#include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -64,6 +66,33 @@ struct TileOperands {
   }
 };
 
+/// Keeps the last rate instead of printing a table.
+class RateReporter : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context&) override { return true; }
+  void ReportRuns(const std::vector<Run>& runs) override {
+    for (const Run& run : runs) rate_ = run.counters.at("rate").value;
+  }
+  double rate() const { return rate_; }
+
+ private:
+  double rate_ = 0;
+};
+
+/// Operations a second of processor time of `work`, which does `operations` each time.
+double measure_rate(const std::function<void()>& work, double operations) {
+  benchmark::ClearRegisteredBenchmarks();
+  benchmark::RegisterBenchmark("work", [&](benchmark::State& state) {
+    for (auto _ : state) work();
+    state.counters["rate"] = benchmark::Counter(
+        operations * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+  })->MinTime(kSeconds);
+  RateReporter reporter;
+  benchmark::RunSpecifiedBenchmarks(&reporter);
+  benchmark::ClearRegisteredBenchmarks();
+  return reporter.rate();
+}
+
 double tile_rate(TileOperands& tile) {
   return measure_rate(
       [&] {
@@ -72,7 +101,7 @@ double tile_rate(TileOperands& tile) {
         benchmark::DoNotOptimize(tile.acc.data());
         benchmark::ClobberMemory();
       },
-      TileOperands::kFlops, kSeconds);
+      TileOperands::kFlops);
 }
 
 double scalar_rate(TileOperands& tile) {
@@ -90,7 +119,7 @@ double scalar_rate(TileOperands& tile) {
         benchmark::DoNotOptimize(tile.acc.data());
         benchmark::ClobberMemory();
       },
-      TileOperands::kFlops / TileOperands::kColumns * kFewColumns, kSeconds);
+      TileOperands::kFlops / TileOperands::kColumns * kFewColumns);
 }
 
 /// The program beside this one, if it is there.
@@ -100,6 +129,21 @@ std::string yardstick_path() {
   if (error) return {};
   const auto path = self.parent_path() / "moetwin_yardstick";
   return access(path.c_str(), X_OK) == 0 ? path.string() : std::string();
+}
+
+struct EigenRate {
+  double gflops = 0;
+  std::string simd;
+};
+
+EigenRate measure_own_eigen(EigenGemm& gemm) {
+  const double rate = measure_rate(
+      [&] {
+        benchmark::DoNotOptimize(gemm.multiply());
+        benchmark::ClobberMemory();
+      },
+      EigenGemm::kFlops);
+  return {rate * 1e-9, EigenGemm::simd()};
 }
 
 /// Runs the yardstick once; nothing where it cannot run on this processor.
@@ -127,6 +171,7 @@ struct TensorCoreRates {
 
 TensorCoreRates measure_tensor_core() {
   TileOperands tile;
+  EigenGemm gemm;
   TensorCoreRates best;
   const std::string yardstick = yardstick_path();
   best.own_program = !yardstick.empty() && run_yardstick(yardstick).has_value();
@@ -134,7 +179,7 @@ TensorCoreRates measure_tensor_core() {
   for (uint32_t round = 0; round < kRounds; ++round) {
     best.tile = std::max(best.tile, tile_rate(tile));
     const std::optional<EigenRate> eigen =
-        best.own_program ? run_yardstick(yardstick) : measure_eigen_gemm(kSeconds);
+        best.own_program ? run_yardstick(yardstick) : measure_own_eigen(gemm);
     if (eigen && eigen->gflops > best.eigen.gflops) best.eigen = *eigen;
     best.scalar = std::max(best.scalar, scalar_rate(tile));
     progress.advance();

@@ -166,6 +166,40 @@ int check(const Options& o) {
   return failed ? kExitFinding : kExitFine;
 }
 
+int check_vectors(const Options& o) {
+  const GoldenVectorReport report = check_golden_vectors(o.file);
+  std::string text;
+  if (o.json) {
+    Json first = nullptr;
+    if (report.first) {
+      const GoldenVectorDifference& d = *report.first;
+      first = {{"block", d.block},           {"row", d.row},
+               {"column", d.column},         {"recorded", d.recorded},
+               {"definition", d.definition}, {"tile", d.tile}};
+    }
+    const Json out = {{"blocks", report.blocks},
+                      {"values", report.total},
+                      {"differences", report.differences},
+                      {"first", first}};
+    text = out.dump() + "\n";
+  } else {
+    for (const std::string& block : report.blocks)
+      text += (text.empty() ? "blocks: " : ", ") + block;
+    text +=
+        fmt::format("\n{} recorded outputs, {} differences\n", report.total, report.differences);
+    if (report.first) {
+      const GoldenVectorDifference& d = *report.first;
+      text += fmt::format(
+          "first: block {}, row {}, column {}: recorded {:#010x}, definition {:#010x}, tile form "
+          "{:#010x}\nrepeat: {}\n",
+          d.block, d.row, d.column, d.recorded, d.definition, d.tile,
+          CommandText("golden vectors").word(o.file).text());
+    }
+  }
+  std::fputs(text.c_str(), stdout);
+  return report.differences == 0 ? kExitFine : kExitFinding;
+}
+
 void add_file(CLI::App& app, Options& o, const char* what) {
   app.add_option("FILE", o.file, what)->required();
   app.add_flag("--json", o.json, "one object on standard output");

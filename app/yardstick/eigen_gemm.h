@@ -3,36 +3,37 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <string>
-
-#include "app/yardstick/rate.h"
 
 namespace moetwin {
 
-struct EigenRate {
-  double gflops = 0;
-  std::string simd;  ///< instruction sets in use, as Eigen names them
-};
+class EigenGemm {
+ public:
+  static constexpr Eigen::Index kSize = 512;
+  static constexpr double kFlops = 2.0 * kSize * kSize * kSize;
 
-inline EigenRate measure_eigen_gemm(double seconds) {
-  constexpr Eigen::Index kSize = 512;
-  constexpr double kOperations = 2.0 * kSize * kSize * kSize;
+  EigenGemm() : a_(kSize, kSize), b_(kSize, kSize), c_(Matrix::Zero(kSize, kSize)) {
+    Eigen::setNbThreads(1);
+    for (Eigen::Index j = 0; j < kSize; ++j)
+      for (Eigen::Index i = 0; i < kSize; ++i) {
+        a_(i, j) = static_cast<float>((i * 7 + j * 3) % 17 - 8);
+        b_(i, j) = static_cast<float>((i * 5 + j * 11) % 13 - 6);
+      }
+  }
+
+  /// One product; the result is given so that nobody leaves it out.
+  const float* multiply() {
+    c_.noalias() = a_ * b_;
+    return c_.data();
+  }
+
+  /// Instruction sets in use, as Eigen names them.
+  static const char* simd() { return Eigen::SimdInstructionSetsInUse(); }
+
+ private:
   using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::ColMajor>;
-  Eigen::setNbThreads(1);
-  Matrix a(kSize, kSize);
-  Matrix b(kSize, kSize);
-  Matrix c = Matrix::Zero(kSize, kSize);
-  for (Eigen::Index j = 0; j < kSize; ++j)
-    for (Eigen::Index i = 0; i < kSize; ++i) {
-      a(i, j) = static_cast<float>((i * 7 + j * 3) % 17 - 8);
-      b(i, j) = static_cast<float>((i * 5 + j * 11) % 13 - 6);
-    }
-  const auto product = [&] {
-    c.noalias() = a * b;
-    benchmark::DoNotOptimize(c.data());
-    benchmark::ClobberMemory();
-  };
-  return {measure_rate(product, kOperations, seconds) * 1e-9, Eigen::SimdInstructionSetsInUse()};
-}
+  Matrix a_;
+  Matrix b_;
+  Matrix c_;
+};
 
 }  // namespace moetwin
