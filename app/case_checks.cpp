@@ -85,6 +85,9 @@ uint64_t run_bytes(const Case& c, bool simulated, bool references) {
 }
 
 void check_case(const Case& c, const Backend& backend, const CaseChecks& checks) {
+  if (!c.plant.empty())
+    throw InputError(fmt::format("plant: '{}' is not a planted fault; this moetwin has none",
+                                 c.plant.substr(0, 60)));
   check_schedule(checks.schedule.empty() ? c.schedule : checks.schedule, c.shape.ranks);
   for (const LaunchSpec& launch : c.launches) plan_of(c, launch, checks.unsafe_ring);
   MemoryNeed need = estimate_memory(c);

@@ -225,7 +225,8 @@ VerbAction add_diff(CLI::App& app) {
   app.add_option("--right", o->right, "the other (naive)");
   app.add_option("--threads", o->threads, "threads for pure work (all cores)");
   app.add_option("--schedule", o->schedule, "of a simulated side, in place of the case's own");
-  app.add_flag("--check", o->check, "checks of a simulated side: races, proxies, scopes, ...");
+  app.add_flag("--check", o->check,
+               "on a simulated side, reads of an earlier launch's words are findings");
   app.add_flag("--unsafe-ring", o->unsafe_ring, "accept a ring below the smallest safe one");
   app.add_option("--max-memory", o->max_memory, "GiB a case may need (80 % of what is free)");
   app.add_flag("--json", o->json, "one object on standard output");

@@ -119,7 +119,7 @@ VerbAction add_run(CLI::App& app) {
   app.add_option("--schedule", o->schedule,
                  "in place of the case's own: fifo, random:SEED, timed, slow:ROLE@RANK, "
                  "replay:STRING or replay:@FILE");
-  app.add_flag("--check", o->check, "race, proxy, scope, stale and barrier-rule checks too");
+  app.add_flag("--check", o->check, "reads of words that an earlier launch wrote are findings too");
   app.add_flag("--no-math", o->no_math, "the protocol with payload tags in place of arithmetic");
   app.add_flag("--reference", o->reference,
                "compare with the naive path bit for bit and with double precision");
