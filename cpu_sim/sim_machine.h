@@ -123,6 +123,7 @@ class SimMachine {
   }
   template <class F>
   uint32_t ballot(F&& f) {
+    if (agent_.role == Role::Math) ++sim_.counts().rows_combined;  // asks once a token
     uint32_t mask = 0;
     for (lane_ = 0; lane_ < kWarpLanes; ++lane_) mask |= uint32_t{f(lane_)} << lane_;
     lane_ = kAllLanes;

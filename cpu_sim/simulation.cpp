@@ -91,6 +91,7 @@ void Simulation::create_agents() {
   const uint32_t ctas = case_.shape.ranks * p.sms;
   RunSettings settings;
   settings.roles = kRoleNames;
+  settings.record = options_.record;
   const Landing landing = case_.world.landing;
   settings.landing = landing == Landing::Late    ? LandingOrder::Late
                      : landing == Landing::Early ? LandingOrder::Early
@@ -327,7 +328,8 @@ RunResult Simulation::run() {
 void Simulation::finish_result(RunResult& result) {
   result.findings = findings_;
   result.schedule_digest = scheduler_.digest();
-  result.schedule_string = scheduler_.schedule_string();
+  result.schedule_string =
+      options_.record ? to_string(scheduler_.recorded()) : scheduler_.schedule_string();
   result.threads = thread_count(options_);
   for (const RankState& rank : ranks_) counts_.peak_bytes += rank.memory.touched_bytes();
   for (const Cta& cta : ctas_) counts_.peak_bytes += cta.shared.touched_bytes();

@@ -19,8 +19,8 @@ struct RunOptions {
   bool math = true;          ///< false: payload tags in place of tile arithmetic (--no-math)
   bool unsafe_ring = false;  ///< accept a ring below the smallest safe one
   bool full_k_loop = false;  ///< --k-loop full
+  bool record = false;       ///< schedule_string lists every choice, whatever the policy was
   std::string trace_path;    ///< empty: no timeline
-  std::string record_path;   ///< where a replay string above 64 KiB goes; empty: keep it short
 };
 
 /// What kind of mistake a finding is; the names are those of the JSON output.

@@ -1,0 +1,84 @@
+#include <doctest/doctest.h>
+
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "common/block_scheduler.h"
+
+using namespace moetwin;
+
+namespace {
+
+using TileKey = std::tuple<TileKind, uint32_t, uint32_t>;
+
+/// First blocks of experts with these block counts, with the total at the end.
+std::vector<uint32_t> first_blocks(const std::vector<uint32_t>& blocks) {
+  std::vector<uint32_t> first{0};
+  for (const uint32_t count : blocks) first.push_back(first.back() + count);
+  return first;
+}
+
+}  // namespace
+
+TEST_CASE("block_scheduler: ring order names every tile exactly once") {
+  for (uint32_t n1 = 1; n1 <= 4; ++n1)
+    for (uint32_t n2 = 1; n2 <= 4; ++n2)
+      for (uint32_t blocks = 0; blocks <= 9; ++blocks)
+        for (uint32_t warm_up = 1; warm_up <= 11; ++warm_up) {
+          std::set<TileKey> seen;
+          uint64_t task = 0;
+          for (;; ++task) {
+            const Tile tile = ring_tile(task, blocks, {n1, n2}, warm_up);
+            if (tile.kind == TileKind::None) break;
+            REQUIRE(tile.block < blocks);
+            REQUIRE(tile.n < (tile.kind == TileKind::Linear1 ? n1 : n2));
+            REQUIRE(seen.insert({tile.kind, tile.block, tile.n}).second);
+          }
+          REQUIRE(task == uint64_t{blocks} * (n1 + n2));
+          REQUIRE(ring_tile(task + 1000, blocks, {n1, n2}, warm_up).kind == TileKind::None);
+        }
+}
+
+TEST_CASE(
+    "block_scheduler: wave order names every tile once, also when waves do not divide experts") {
+  const std::vector<uint32_t> blocks{0, 2, 1, 0, 3, 0, 1};
+  const std::vector<uint32_t> first = first_blocks(blocks);
+  const TileCounts tiles{3, 2};
+  for (uint32_t wave = 1; wave <= 8; ++wave)
+    for (uint32_t sms = 1; sms <= 5; ++sms) {
+      std::set<TileKey> seen;
+      for (uint32_t sm = 0; sm < sms; ++sm) {
+        WaveCursor cursor;
+        for (uint64_t task = sm;; task += sms) {
+          const Tile tile =
+              wave_tile(cursor, task, 7, wave, tiles, [&](uint32_t e) { return first[e]; });
+          if (tile.kind == TileKind::None) break;
+          REQUIRE(seen.insert({tile.kind, tile.block, tile.n}).second);
+        }
+      }
+      REQUIRE(seen.size() == first.back() * (tiles.n1 + tiles.n2));
+    }
+}
+
+TEST_CASE("block_scheduler: in a wave Linear1 of all its blocks comes before Linear2 of any") {
+  const std::vector<uint32_t> first = first_blocks({2, 1, 1});
+  WaveCursor cursor;
+  std::vector<TileKind> kinds;
+  for (uint64_t task = 0;; ++task) {
+    const Tile tile = wave_tile(cursor, task, 3, 2, {2, 1}, [&](uint32_t e) { return first[e]; });
+    if (tile.kind == TileKind::None) break;
+    kinds.push_back(tile.kind);
+  }
+  const auto l1 = TileKind::Linear1;
+  const auto l2 = TileKind::Linear2;
+  CHECK(kinds == std::vector<TileKind>{l1, l1, l1, l1, l1, l1, l2, l2, l2, l1, l1, l2});
+}
+
+TEST_CASE("block_scheduler: a block belongs to the expert whose range holds it") {
+  const std::vector<uint32_t> blocks{0, 0, 2, 0, 1, 3, 0};
+  const std::vector<uint32_t> first = first_blocks(blocks);
+  for (uint32_t expert = 0; expert < blocks.size(); ++expert)
+    for (uint32_t block = first[expert]; block < first[expert + 1]; ++block)
+      CHECK(expert_of_block(7, block, [&](uint32_t e) { return first[e]; }) == expert);
+}
