@@ -119,12 +119,11 @@ TEST_CASE("safetensors: a tensor that is absent or of another type or shape is r
 }
 
 TEST_CASE("safetensors: other types and metadata may be in a file") {
-  const TensorMap tensors =
-      parse_safetensors(bytes_of(file_text("{\"__metadata__\":{\"format\":\"pt\"}," +
-                                               entry("half", "F16", "[2]", "[0,4]") + "," +
-                                               entry("codes", "U8", "[1]", "[4,5]") + "}   ",
-                                           "abcdX")),
-                        "t.safetensors");
+  const std::string text =
+      file_text("{\"__metadata__\":{\"format\":\"pt\"}," + entry("half", "F16", "[2]", "[0,4]") +
+                    "," + entry("codes", "U8", "[1]", "[4,5]") + "}   ",
+                "abcdX");
+  const TensorMap tensors = parse_safetensors(bytes_of(text), "t.safetensors");
   CHECK(tensors.size() == 2);
   CHECK(tensors.at("half").dtype == Dtype::Other);
   CHECK(tensors.at("half").dtype_text == "F16");
