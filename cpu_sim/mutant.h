@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "common/kernel_plan.h"
 #include "common/step.h"
 
 namespace moetwin {
@@ -25,6 +26,7 @@ struct Mutant {
   int64_t delta = 0;
   uint32_t first = 0;
   uint32_t last = UINT32_MAX;
+  Role role = Role::Count;  ///< only agents of this role; Count: all
 };
 
 }  // namespace moetwin

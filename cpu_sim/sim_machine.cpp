@@ -15,6 +15,7 @@ SimMachine::Accumulator::~Accumulator() {
 bool SimMachine::mutated(MutantKind kind, Step step) {
   const Mutant& mutant = sim_.mutant();
   if (mutant.kind != kind || mutant.step != step) return false;
+  if (mutant.role != Role::Count && mutant.role != agent_.role) return false;
   const uint32_t visit = agent_.mutant_visits++;
   return visit >= mutant.first && visit <= mutant.last;
 }

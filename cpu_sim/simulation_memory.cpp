@@ -154,6 +154,10 @@ void Simulation::land_one(uint32_t issuer) {
     const uint64_t random = scheduler_.random(landing_agent);
     which = (random >> 8) % a.copies.size();
     read_only = !a.copies[which].read && random % 2 == 0;
+  } else if (a.wait.kind == Wait::Kind::Bulk) {
+    // Nothing orders an agent's stores behind its loads: the one that is waited for comes first.
+    while (which + 1 < a.copies.size() && a.copies[which].is_load()) ++which;
+    if (a.copies[which].is_load()) which = 0;
   }
   Copy& copy = a.copies[which];
   if (!copy.read) read_source(a, copy);

@@ -69,7 +69,9 @@ TEST_CASE("broken_roles: too many announced bytes leave the stage waiting for th
 
 TEST_CASE("broken_roles: too few announced bytes are an overrun of the stage's barrier") {
   const RunResult result = run(kSmall, {MutantKind::Bytes, Step::LoadBExpect, -16, 0, 0});
-  CHECK(found(result, FindingClass::Barrier, Step::LoadBTile, "more bytes than were announced"));
+  // Named where the byte too many landed: by the last of the stage's copies.
+  CHECK(found(result, FindingClass::Barrier, Step::LoadAScales,
+              "full[0] got more bytes than were announced"));
 }
 
 TEST_CASE(
@@ -78,8 +80,16 @@ TEST_CASE(
   CHECK(found(result, FindingClass::Stale, Step::MathReadScales, "nobody has written"));
 }
 
-TEST_CASE("broken_roles: a pull that does not wait for its chunk stores poison") {
+TEST_CASE("broken_roles: a pull that does not wait for its chunk meets it again at the next row") {
   const RunResult result = run(kTwoRanks, drop(Step::PullWaitsForChunk));
+  CHECK(found(result, FindingClass::Barrier, Step::PullLoad,
+              "pull[0] gets more arrivals than its phase has"));
+}
+
+TEST_CASE("broken_roles: a pull that does not wait for its only chunk stores poison") {
+  std::string text = kTwoRanks;
+  text.insert(text.size() - 1, R"(,"tokens":[1,0])");
+  const RunResult result = run(text.c_str(), drop(Step::PullWaitsForChunk));
   CHECK(found(result, FindingClass::Stale, Step::MathMmaWait, "nobody has written"));
 }
 
@@ -104,7 +114,8 @@ TEST_CASE("broken_roles: a barrier initialised for one arrival too few gets one 
 }
 
 TEST_CASE("broken_roles: a wrong participant count is named at the barrier") {
-  const RunResult result = run(kSmall, {MutantKind::Count, Step::PoolTableReady, 32, 0, 0});
+  const RunResult result =
+      run(kSmall, {MutantKind::Count, Step::PoolTableReady, 32, 0, 0, Role::LoadB});
   CHECK(found(result, FindingClass::Barrier, Step::PoolTableReady, "Everyone"));
 }
 

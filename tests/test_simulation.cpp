@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "common/check.h"
 #include "cpu_sim/simulate.h"
 #include "model/compare.h"
 #include "model/digest.h"
