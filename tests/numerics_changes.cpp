@@ -1,3 +1,4 @@
+// The list of changed rules, for tests/numerics_rules.h and docs/numerics_rules.md.
 #include "tests/numerics_rules.h"
 
 namespace moetwin::test {
