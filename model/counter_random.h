@@ -91,6 +91,14 @@ constexpr bool happens(uint64_t bits, double probability) {
   return unit_interval(bits) < probability;
 }
 
+/// A positive number with 16 significant bits, ties away from zero. What two mathematics libraries
+/// give for a power differs far below that, so the rounded power is the same everywhere.
+constexpr double round_to_16_bits(double value) {
+  constexpr uint32_t kDroppedBits = 52 - 15;
+  const uint64_t bits = __builtin_bit_cast(uint64_t, value) + (uint64_t{1} << (kDroppedBits - 1));
+  return __builtin_bit_cast(double, bits >> kDroppedBits << kDroppedBits);
+}
+
 /// 1 / sqrt(8 (2^32 - 1) / 12), rounded to binary32: the sum of eight 16-bit uniforms times this
 /// has a variance of one. No value is larger than 4.899.
 constexpr float kNormalScale = float_of_bits(0x379CC471u);

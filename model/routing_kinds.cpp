@@ -190,15 +190,6 @@ class RoundRobinDraw : public ExpertDraw {
   uint64_t offset_;
 };
 
-/// Keeps 16 significant bits of a positive number: what two mathematics libraries give differs far
-/// below that.
-double rounded_to_16_bits(double value) {
-  uint64_t bits = __builtin_bit_cast(uint64_t, value);
-  constexpr uint64_t kDropped = 52 - 15;
-  bits = (bits + (uint64_t{1} << (kDropped - 1))) & ~((uint64_t{1} << kDropped) - 1);
-  return __builtin_bit_cast(double, bits);
-}
-
 class ZipfDraw : public ExpertDraw {
  public:
   ZipfDraw(const Common& common, double alpha) : common_(common) {
@@ -208,7 +199,7 @@ class ZipfDraw : public ExpertDraw {
     std::sort(order.begin(), order.end());
     for (uint32_t place = 0; place < common.experts; ++place) {
       expert_at_.push_back(order[place].second);
-      weight_at_.push_back(rounded_to_16_bits(std::pow(place + 1.0, -alpha)));
+      weight_at_.push_back(round_to_16_bits(std::pow(place + 1.0, -alpha)));
     }
   }
 

@@ -77,6 +77,22 @@ TEST_CASE("counter_random: draws below a limit are uniform and in range at every
   CHECK(unit_interval_above_zero(~uint64_t{0}) == 1);
 }
 
+TEST_CASE("counter_random: a power keeps 16 significant bits and forgets the last of a library") {
+  CHECK(round_to_16_bits(1.0) == 1.0);
+  CHECK(round_to_16_bits(65535.0) == 65535.0);
+  CHECK(round_to_16_bits(65536.5) == 65536.0);
+  CHECK(round_to_16_bits(65537.0) == 65538.0);
+  CHECK(round_to_16_bits(65535.5) == 65536.0);
+  CHECK(round_to_16_bits(1.0 / 3) == 43691.0 / 131072);
+  for (uint32_t place = 2; place < 4096; ++place) {
+    const double power = std::pow(place, -1.2);
+    const double rounded = round_to_16_bits(power);
+    REQUIRE(rounded == round_to_16_bits(std::nextafter(power, 0.0)));
+    REQUIRE(rounded == round_to_16_bits(std::nextafter(power, 1.0)));
+    REQUIRE(std::abs(rounded / power - 1) <= 0x1p-16);
+  }
+}
+
 TEST_CASE("counter_random: a hash moves half of its bits when one coordinate bit changes") {
   double smallest = 64;
   double largest = 0;

@@ -45,6 +45,7 @@ std::string read_all(const std::string& path) {
 
 TEST_CASE("safetensors: what is written is read back, each tensor aligned to its element") {
   const std::vector<uint8_t> codes = {1, 2, 3, 4, 5};
+  const std::vector<uint8_t> raw = {1, 2, 3, 4, 5, 6};
   const std::vector<uint16_t> halves = {0x3F80, 0x7FFF, 7};
   const std::vector<float> scales = {1.5f, -0.0f};
   const std::vector<int32_t> rows = {-1, 2147483647};
@@ -52,7 +53,7 @@ TEST_CASE("safetensors: what is written is read back, each tensor aligned to its
   const std::vector<float> nothing;
   const TemporaryFile file(".safetensors");
   write_safetensors(file.path(), {tensor_source("x.codes", Dtype::F8E4m3, {5}, codes),
-                                  tensor_source("raw", Dtype::U8, {1, 5}, codes),
+                                  tensor_source("raw", Dtype::U8, {1, 6}, raw),
                                   tensor_source("y", Dtype::Bf16, {3, 1}, halves),
                                   tensor_source("x.scales", Dtype::F32, {2}, scales),
                                   tensor_source("rows", Dtype::I32, {1, 2}, rows),
@@ -73,7 +74,7 @@ TEST_CASE("safetensors: what is written is read back, each tensor aligned to its
     CHECK(reinterpret_cast<uintptr_t>(tensor.bytes.data()) % dtype_bytes(dtype) == 0);
   };
   same("x.codes", Dtype::F8E4m3, {5}, codes.data(), 5);
-  same("raw", Dtype::U8, {1, 5}, codes.data(), 5);
+  same("raw", Dtype::U8, {1, 6}, raw.data(), 6);
   same("y", Dtype::Bf16, {3, 1}, halves.data(), 6);
   same("x.scales", Dtype::F32, {2}, scales.data(), 8);
   same("rows", Dtype::I32, {1, 2}, rows.data(), 8);

@@ -74,9 +74,10 @@ void check_hostile(const std::string& text, Parse&& parse) {
 
 TEST_CASE("trace_files: a CSV's columns are found by name, in any order, others ignored") {
   const Trace trace = parse_trace_csv(
-      "\xEF\xBB\xBFnote,e1,w0,row,e0,w1\r\n"
-      "\"a, \"\"b\"\"\nc\",1, 0.5,x, 7 ,-1e-3\r\n"
-      ",-1,3,,0,0\r\n\r\n",
+      "\xEF\xBB\xBF"
+      "e1,note,w0,row,e0,w1\r\n"
+      "1,\"a, \"\"b\"\"\nc\", 0.5,x, 7 ,-1e-3\r\n"
+      "-1,,3,,0,0\r\n\r\n",
       "t.csv", kLimits);
   CHECK(trace.rows == 2);
   CHECK(trace.topk_idx == std::vector<int32_t>{7, 1, 0, -1});
