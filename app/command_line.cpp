@@ -12,6 +12,7 @@
 
 #include "app/arguments.h"
 #include "app/backends.h"
+#include "app/options.h"
 #include "app/verbs.h"
 #include "common/check.h"
 
@@ -110,7 +111,8 @@ int run_command_line(int argc, char** argv) {
   std::vector<std::pair<CLI::App*, VerbAction>> actions;
   for (const Verb& verb : kVerbs) {
     CLI::App* subcommand = app.add_subcommand(verb.name, verb.summary);
-    actions.emplace_back(subcommand, verb.add(*subcommand));
+    VerbOptions options(*subcommand);
+    actions.emplace_back(subcommand, verb.add(options));
   }
   if (arguments.empty())
     return complain("the verb is missing: " + verb_names() + " (moetwin --help)", kExitBadInput);

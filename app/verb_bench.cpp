@@ -3,7 +3,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "app/arguments.h"
+#include "app/options.h"
 #include "app/progress.h"
 #include "app/verbs.h"
 #include "app/yardstick/eigen_gemm.h"
@@ -226,11 +226,11 @@ int bench(const Options& o) {
 
 }  // namespace
 
-VerbAction add_bench(CLI::App& app) {
+VerbAction add_bench(VerbOptions& options) {
   const auto o = std::make_shared<Options>();
-  app.add_option("NAME", o->name, "what to measure: tensor_core (all)");
-  app.add_flag("--json", o->json, "one object on standard output");
-  app.footer(kExamples);
+  options.optional_argument("NAME", o->name, "what to measure: tensor_core (all)");
+  options.flag("--json", o->json, "one object on standard output");
+  options.examples(kExamples);
   return [o] { return bench(*o); };
 }
 

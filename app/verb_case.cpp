@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +9,7 @@
 
 #include "app/arguments.h"
 #include "app/case_checks.h"
+#include "app/options.h"
 #include "app/run_report.h"
 #include "app/verbs.h"
 #include "common/check.h"
@@ -69,12 +69,12 @@ std::string preset_list() {
 
 }  // namespace
 
-VerbAction add_case(CLI::App& app) {
+VerbAction add_case(VerbOptions& options) {
   const auto o = std::make_shared<Options>();
-  app.add_option("PRESET", o->preset, preset_list())->required();
-  app.add_option("--set", o->settings, "FIELD=VALUE, any number of them, applied in order");
-  app.add_option("--out", o->out, "file to write (standard output)");
-  app.footer(kExamples);
+  options.argument("PRESET", o->preset, preset_list());
+  options.texts("--set", o->settings, "FIELD=VALUE, any number of them, applied in order");
+  options.text("--out", o->out, "file to write (standard output)");
+  options.examples(kExamples);
   return [o] { return make_case(*o); };
 }
 

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -11,6 +10,7 @@
 #include "app/arguments.h"
 #include "app/backends.h"
 #include "app/case_checks.h"
+#include "app/options.h"
 #include "app/progress.h"
 #include "app/run_report.h"
 #include "app/verbs.h"
@@ -218,19 +218,19 @@ int diff(const Options& o) {
 
 }  // namespace
 
-VerbAction add_diff(CLI::App& app) {
+VerbAction add_diff(VerbOptions& options) {
   const auto o = std::make_shared<Options>();
-  app.add_option("CASE", o->path, "case file")->required();
-  app.add_option("--left", o->left, "one side (sim)");
-  app.add_option("--right", o->right, "the other (naive)");
-  app.add_option("--threads", o->threads, "threads for pure work (all cores)");
-  app.add_option("--schedule", o->schedule, "of a simulated side, in place of the case's own");
-  app.add_flag("--check", o->check,
+  options.argument("CASE", o->path, "case file");
+  options.text("--left", o->left, "one side (sim)");
+  options.text("--right", o->right, "the other (naive)");
+  options.text("--threads", o->threads, "threads for pure work (all cores)");
+  options.text("--schedule", o->schedule, "of a simulated side, in place of the case's own");
+  options.flag("--check", o->check,
                "on a simulated side, reads of an earlier launch's words are findings");
-  app.add_flag("--unsafe-ring", o->unsafe_ring, "accept a ring below the smallest safe one");
-  app.add_option("--max-memory", o->max_memory, "GiB a case may need (80 % of what is free)");
-  app.add_flag("--json", o->json, "one object on standard output");
-  app.footer(kExamples);
+  options.flag("--unsafe-ring", o->unsafe_ring, "accept a ring below the smallest safe one");
+  options.text("--max-memory", o->max_memory, "GiB a case may need (80 % of what is free)");
+  options.flag("--json", o->json, "one object on standard output");
+  options.examples(kExamples);
   return [o] { return diff(*o); };
 }
 

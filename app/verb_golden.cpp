@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -11,6 +10,7 @@
 #include "app/arguments.h"
 #include "app/backends.h"
 #include "app/golden_runs.h"
+#include "app/options.h"
 #include "app/verbs.h"
 #include "common/check.h"
 #include "fuzz/generator.h"
@@ -200,44 +200,43 @@ int check_vectors(const Options& o) {
   return report.differences == 0 ? kExitFine : kExitFinding;
 }
 
-void add_file(CLI::App& app, Options& o, const char* what) {
-  app.add_option("FILE", o.file, what)->required();
-  app.add_flag("--json", o.json, "one object on standard output");
-  app.footer(kExamples);
+void add_file(VerbOptions& options, Options& o, const char* what) {
+  options.argument("FILE", o.file, what);
+  options.flag("--json", o.json, "one object on standard output");
+  options.examples(kExamples);
 }
 
-void add_run_options(CLI::App& app, Options& o) {
-  app.add_option("--backend", o.backend, "sim, naive or gpu (sim)");
-  app.add_option("--threads", o.threads, "threads (all cores); never changes a bit");
-  app.add_option("--max-memory", o.max_memory, "GiB a case may need (80 % of what is free)");
+void add_run_options(VerbOptions& options, Options& o) {
+  options.text("--backend", o.backend, "sim, naive or gpu (sim)");
+  options.text("--threads", o.threads, "threads (all cores); never changes a bit");
+  options.text("--max-memory", o.max_memory, "GiB a case may need (80 % of what is free)");
 }
 
 }  // namespace
 
-VerbAction add_golden(CLI::App& app) {
+VerbAction add_golden(VerbOptions& options) {
   const auto o = std::make_shared<Options>();
   const auto action = std::make_shared<int (*)(const Options&)>(nullptr);
-  app.require_subcommand(1);
-  app.footer(kExamples);
+  options.examples(kExamples);
 
-  CLI::App* recorder = app.add_subcommand("record", "run cases and write their digests");
-  add_file(*recorder, *o, "golden file to write");
-  recorder->add_option("CASE", o->paths, "case files");
-  recorder->add_option("--cases", o->cases, "how many generated cases");
-  recorder->add_option("--seed", o->seed, "their seed (1)");
-  add_run_options(*recorder, *o);
-  recorder->callback([action] { *action = record; });
+  VerbOptions recorder =
+      options.verb("record", "run cases and write their digests", [action] { *action = record; });
+  add_file(recorder, *o, "golden file to write");
+  recorder.more_arguments("CASE", o->paths, "case files");
+  recorder.text("--cases", o->cases, "how many generated cases");
+  recorder.text("--seed", o->seed, "their seed (1)");
+  add_run_options(recorder, *o);
 
-  CLI::App* checker = app.add_subcommand("check", "run recorded cases and compare digests");
-  add_file(*checker, *o, "golden file to read");
-  checker->add_option("--only", o->only, "one case of the file, by its place from 0");
-  add_run_options(*checker, *o);
-  checker->callback([action] { *action = check; });
+  VerbOptions checker = options.verb("check", "run recorded cases and compare digests",
+                                     [action] { *action = check; });
+  add_file(checker, *o, "golden file to read");
+  checker.text("--only", o->only, "one case of the file, by its place from 0");
+  add_run_options(checker, *o);
 
-  CLI::App* vectors = app.add_subcommand(
-      "vectors", "hold recorded tensor-core vectors against both forms of the model");
-  add_file(*vectors, *o, "file of recorded vectors");
-  vectors->callback([action] { *action = check_vectors; });
+  VerbOptions vectors =
+      options.verb("vectors", "hold recorded tensor-core vectors against both forms of the model",
+                   [action] { *action = check_vectors; });
+  add_file(vectors, *o, "file of recorded vectors");
   return [o, action] { return (*action)(*o); };
 }
 

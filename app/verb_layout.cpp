@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "app/case_checks.h"
+#include "app/options.h"
 #include "app/run_report.h"
 #include "app/verbs.h"
 #include "common/symmetric_layout.h"
@@ -80,13 +80,13 @@ int show_layout(const Options& o) {
 
 }  // namespace
 
-VerbAction add_layout(CLI::App& app) {
+VerbAction add_layout(VerbOptions& options) {
   const auto o = std::make_shared<Options>();
-  app.add_option("CASE", o->path, "case file")->required();
-  app.add_flag("--taps", o->taps, "with the regions that keep Linear1's rows for comparison");
-  app.add_flag("--unsafe-ring", o->unsafe_ring, "accept a ring below the smallest safe one");
-  app.add_flag("--json", o->json, "one object on standard output");
-  app.footer(kExamples);
+  options.argument("CASE", o->path, "case file");
+  options.flag("--taps", o->taps, "with the regions that keep Linear1's rows for comparison");
+  options.flag("--unsafe-ring", o->unsafe_ring, "accept a ring below the smallest safe one");
+  options.flag("--json", o->json, "one object on standard output");
+  options.examples(kExamples);
   return [o] { return show_layout(*o); };
 }
 

@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "app/case_checks.h"
+#include "app/options.h"
 #include "app/run_report.h"
 #include "app/verbs.h"
 #include "common/ring_pool.h"
@@ -76,11 +76,11 @@ int show_ring(const Options& o) {
 
 }  // namespace
 
-VerbAction add_ring(CLI::App& app) {
+VerbAction add_ring(VerbOptions& options) {
   const auto o = std::make_shared<Options>();
-  app.add_option("CASE", o->path, "case file; its own ring_blocks does not matter")->required();
-  app.add_flag("--json", o->json, "one object on standard output");
-  app.footer(kExamples);
+  options.argument("CASE", o->path, "case file; its own ring_blocks does not matter");
+  options.flag("--json", o->json, "one object on standard output");
+  options.examples(kExamples);
   return [o] { return show_ring(*o); };
 }
 

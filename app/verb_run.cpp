@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -9,6 +8,7 @@
 #include "app/arguments.h"
 #include "app/backends.h"
 #include "app/case_checks.h"
+#include "app/options.h"
 #include "app/progress.h"
 #include "app/run_report.h"
 #include "app/verbs.h"
@@ -111,24 +111,24 @@ int run(const Options& o) {
 
 }  // namespace
 
-VerbAction add_run(CLI::App& app) {
+VerbAction add_run(VerbOptions& options) {
   const auto o = std::make_shared<Options>();
-  app.add_option("CASE", o->path, "case file")->required();
-  app.add_option("--backend", o->backend, "sim, naive or gpu (sim)");
-  app.add_option("--threads", o->threads, "threads for pure work (all cores); never changes a bit");
-  app.add_option("--schedule", o->schedule,
-                 "in place of the case's own: fifo, random:SEED, timed, slow:ROLE@RANK, "
-                 "replay:STRING or replay:@FILE");
-  app.add_flag("--check", o->check, "reads of words that an earlier launch wrote are findings too");
-  app.add_flag("--no-math", o->no_math, "the protocol with payload tags in place of arithmetic");
-  app.add_flag("--reference", o->reference,
+  options.argument("CASE", o->path, "case file");
+  options.text("--backend", o->backend, "sim, naive or gpu (sim)");
+  options.text("--threads", o->threads, "threads for pure work (all cores); never changes a bit");
+  options.text("--schedule", o->schedule,
+               "in place of the case's own: fifo, random:SEED, timed, slow:ROLE@RANK, "
+               "replay:STRING or replay:@FILE");
+  options.flag("--check", o->check, "reads of words that an earlier launch wrote are findings too");
+  options.flag("--no-math", o->no_math, "the protocol with payload tags in place of arithmetic");
+  options.flag("--reference", o->reference,
                "compare with the naive path bit for bit and with double precision");
-  app.add_flag("--unsafe-ring", o->unsafe_ring, "accept a ring below the smallest safe one");
-  app.add_option("--max-memory", o->max_memory,
-                 "GiB a case may need (80 % of what is free); more is refused at once");
-  app.add_option("--dump", o->dump, "write y, every stage and the inputs as .safetensors");
-  app.add_flag("--json", o->json, "one object on standard output");
-  app.footer(kExamples);
+  options.flag("--unsafe-ring", o->unsafe_ring, "accept a ring below the smallest safe one");
+  options.text("--max-memory", o->max_memory,
+               "GiB a case may need (80 % of what is free); more is refused at once");
+  options.text("--dump", o->dump, "write y, every stage and the inputs as .safetensors");
+  options.flag("--json", o->json, "one object on standard output");
+  options.examples(kExamples);
   return [o] { return run(*o); };
 }
 

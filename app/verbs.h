@@ -4,11 +4,9 @@
 
 #include <functional>
 
-namespace CLI {
-class App;
-}
-
 namespace moetwin {
+
+class VerbOptions;
 
 /// Exit statuses. A verb returns one of the first two; the others come from exceptions.
 constexpr int kExitFine = 0;
@@ -22,15 +20,16 @@ using VerbAction = std::function<int()>;
 struct Verb {
   const char* name;
   const char* summary;
-  VerbAction (*add)(CLI::App& app);  ///< adds options, examples; the action owns their values
+  VerbAction (*add)(
+      VerbOptions& options);  ///< adds options, examples; the action owns their values
 };
 
-VerbAction add_run(CLI::App& app);
-VerbAction add_diff(CLI::App& app);
-VerbAction add_case(CLI::App& app);
-VerbAction add_golden(CLI::App& app);
-VerbAction add_layout(CLI::App& app);
-VerbAction add_ring(CLI::App& app);
-VerbAction add_bench(CLI::App& app);
+VerbAction add_run(VerbOptions& options);
+VerbAction add_diff(VerbOptions& options);
+VerbAction add_case(VerbOptions& options);
+VerbAction add_golden(VerbOptions& options);
+VerbAction add_layout(VerbOptions& options);
+VerbAction add_ring(VerbOptions& options);
+VerbAction add_bench(VerbOptions& options);
 
 }  // namespace moetwin

@@ -48,60 +48,59 @@ MOETWIN_HD uint32_t expert_of_block(uint32_t num_local_experts, uint32_t block,
   return low;
 }
 
-/// Tile number `task` in ring order; kind None past the end.
-MOETWIN_HD constexpr Tile ring_tile(uint64_t task, uint32_t blocks, TileCounts tiles,
+/// Tile number `task` in ring order; kind None past the end. The plan keeps task numbers in 32
+/// bits.
+MOETWIN_HD constexpr Tile ring_tile(uint32_t task, uint32_t blocks, TileCounts tiles,
                                     uint32_t warm_up) {
-  if (task >= uint64_t{blocks} * (tiles.n1 + tiles.n2)) return {};
-  const uint32_t lead = warm_up < blocks ? warm_up : blocks;
-  const uint64_t lead_tasks = uint64_t{lead} * tiles.n1;
-  if (task < lead_tasks)
-    return {TileKind::Linear1, static_cast<uint32_t>(task / tiles.n1),
-            static_cast<uint32_t>(task % tiles.n1)};
-  task -= lead_tasks;
   const uint32_t pair_tasks = tiles.n1 + tiles.n2;
-  const uint64_t paired_tasks = uint64_t{blocks - lead} * pair_tasks;
-  if (task < paired_tasks) {
-    const uint32_t pair = static_cast<uint32_t>(task / pair_tasks);
-    const uint32_t place = static_cast<uint32_t>(task % pair_tasks);
-    if (place < tiles.n2) return {TileKind::Linear2, pair, place};
-    return {TileKind::Linear1, pair + lead, place - tiles.n2};
+  const uint32_t lead = warm_up < blocks ? warm_up : blocks;
+  const uint32_t lead_tasks = lead * tiles.n1;
+  const uint32_t paired_end = lead_tasks + (blocks - lead) * pair_tasks;
+  Tile tile{};
+  if (task < lead_tasks) {
+    tile = {TileKind::Linear1, task / tiles.n1, task % tiles.n1};
+  } else if (task < paired_end) {
+    const uint32_t pair = (task - lead_tasks) / pair_tasks;
+    const uint32_t place = (task - lead_tasks) % pair_tasks;
+    tile = place < tiles.n2 ? Tile{TileKind::Linear2, pair, place}
+                            : Tile{TileKind::Linear1, pair + lead, place - tiles.n2};
+  } else if (task < blocks * pair_tasks) {
+    tile = {TileKind::Linear2, blocks - lead + (task - paired_end) / tiles.n2,
+            (task - paired_end) % tiles.n2};
   }
-  task -= paired_tasks;
-  return {TileKind::Linear2, blocks - lead + static_cast<uint32_t>(task / tiles.n2),
-          static_cast<uint32_t>(task % tiles.n2)};
+  return tile;
 }
 
 /// Where a walk through the waves stands; one a walker, starting at zero.
 struct WaveCursor {
   uint32_t first_expert = 0;  ///< of the current wave
-  uint64_t first_task = 0;    ///< tasks of all earlier waves
+  uint32_t first_task = 0;    ///< tasks of all earlier waves
 };
 
 /// Tile number `task` in wave order; tasks of one walker must ascend. `first_block(e)` reads the
 /// pool table, valid up to e = num_local_experts (the total).
 template <class FirstBlock>
-MOETWIN_HD Tile wave_tile(WaveCursor& cursor, uint64_t task, uint32_t num_local_experts,
+MOETWIN_HD Tile wave_tile(WaveCursor& cursor, uint32_t task, uint32_t num_local_experts,
                           uint32_t experts_per_wave, TileCounts tiles, FirstBlock&& first_block) {
+  Tile tile{};
   while (cursor.first_expert < num_local_experts) {
     const uint32_t left = num_local_experts - cursor.first_expert;
     const uint32_t experts = experts_per_wave < left ? experts_per_wave : left;
     const uint32_t begin = first_block(cursor.first_expert);
     const uint32_t blocks = first_block(cursor.first_expert + experts) - begin;
-    const uint64_t tasks = uint64_t{blocks} * (tiles.n1 + tiles.n2);
-    if (task < cursor.first_task + tasks) {
-      uint64_t place = task - cursor.first_task;
-      const uint64_t l1_tasks = uint64_t{blocks} * tiles.n1;
-      if (place < l1_tasks)
-        return {TileKind::Linear1, begin + static_cast<uint32_t>(place / tiles.n1),
-                static_cast<uint32_t>(place % tiles.n1)};
-      place -= l1_tasks;
-      return {TileKind::Linear2, begin + static_cast<uint32_t>(place / tiles.n2),
-              static_cast<uint32_t>(place % tiles.n2)};
+    const uint32_t tasks = blocks * (tiles.n1 + tiles.n2);
+    const uint32_t place = task - cursor.first_task;
+    if (place < tasks) {
+      const uint32_t l1_tasks = blocks * tiles.n1;
+      tile = place < l1_tasks ? Tile{TileKind::Linear1, begin + place / tiles.n1, place % tiles.n1}
+                              : Tile{TileKind::Linear2, begin + (place - l1_tasks) / tiles.n2,
+                                     (place - l1_tasks) % tiles.n2};
+      break;
     }
     cursor.first_task += tasks;
     cursor.first_expert += experts;
   }
-  return {};
+  return tile;
 }
 
 }  // namespace moetwin

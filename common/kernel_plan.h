@@ -35,6 +35,8 @@ constexpr uint32_t kCombineColumns = 2048;  ///< most BF16 columns of a combine 
 constexpr uint32_t kMaxSharedBytes = 232448;
 /// Data regions are addressed by 32-bit rows.
 constexpr uint64_t kMaxPoolRows = uint64_t{1} << 31;
+/// Tiles are numbered in 32 bits.
+constexpr uint64_t kMaxTasks = (uint64_t{1} << 32) - 65536;
 
 // Dispatch and load warps share the first warpgroup, so that setmaxnreg can move its registers.
 static_assert(kDispatchWarps + 2 == kWarpgroupWarps);
@@ -207,6 +209,12 @@ constexpr PlanResult make_plan(const Shape& shape, const KernelOptions& options,
     return {{},
             {"shape.max_tokens_per_rank", shape.max_tokens_per_rank,
              "so few that ranks * max_tokens_per_rank * topk stays within 2^31 pool rows"}};
+  const TileCounts tiles = tile_counts(shape);
+  // Claims past the end must not wrap the counter either: each SM makes one.
+  if (blocks * (tiles.n1 + tiles.n2) > kMaxTasks)
+    return {{},
+            {"shape.max_tokens_per_rank", shape.max_tokens_per_rank,
+             "so few that the tiles of a rank stay within 2^32 - 65536"}};
   KernelPlan plan{};
   plan.block_m = options.block_m;
   plan.math_warpgroups = options.block_m / kMathRows;
@@ -214,7 +222,7 @@ constexpr PlanResult make_plan(const Shape& shape, const KernelOptions& options,
   plan.stages = options.stages;
   plan.scheduler = options.scheduler;
   plan.max_blocks = static_cast<uint32_t>(blocks);
-  plan.tiles = tile_counts(shape);
+  plan.tiles = tiles;
   plan.warm_up = linear1_warm_up(shape, options.sms_per_rank);
   plan.experts_per_wave =
       options.experts_per_wave == 0 ? shape.num_local_experts() : options.experts_per_wave;

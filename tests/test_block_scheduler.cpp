@@ -27,7 +27,7 @@ TEST_CASE("block_scheduler: ring order names every tile exactly once") {
       for (uint32_t blocks = 0; blocks <= 9; ++blocks)
         for (uint32_t warm_up = 1; warm_up <= 11; ++warm_up) {
           std::set<TileKey> seen;
-          uint64_t task = 0;
+          uint32_t task = 0;
           for (;; ++task) {
             const Tile tile = ring_tile(task, blocks, {n1, n2}, warm_up);
             if (tile.kind == TileKind::None) break;
@@ -50,7 +50,7 @@ TEST_CASE(
       std::set<TileKey> seen;
       for (uint32_t sm = 0; sm < sms; ++sm) {
         WaveCursor cursor;
-        for (uint64_t task = sm;; task += sms) {
+        for (uint32_t task = sm;; task += sms) {
           const Tile tile =
               wave_tile(cursor, task, 7, wave, tiles, [&](uint32_t e) { return first[e]; });
           if (tile.kind == TileKind::None) break;
@@ -65,7 +65,7 @@ TEST_CASE("block_scheduler: in a wave Linear1 of all its blocks comes before Lin
   const std::vector<uint32_t> first = first_blocks({2, 1, 1});
   WaveCursor cursor;
   std::vector<TileKind> kinds;
-  for (uint64_t task = 0;; ++task) {
+  for (uint32_t task = 0;; ++task) {
     const Tile tile = wave_tile(cursor, task, 3, 2, {2, 1}, [&](uint32_t e) { return first[e]; });
     if (tile.kind == TileKind::None) break;
     kinds.push_back(tile.kind);

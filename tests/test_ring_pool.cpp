@@ -63,7 +63,7 @@ TEST_CASE(
       const uint32_t ring = std::min(warm_up, blocks);
       std::vector<uint32_t> l1_done(blocks, 0);
       std::vector<uint32_t> l2_done(blocks, 0);
-      for (uint64_t task = 0;; ++task) {
+      for (uint32_t task = 0;; ++task) {
         const Tile tile = ring_tile(task, blocks, tiles, warm_up);
         if (tile.kind == TileKind::None) break;
         if (tile.kind == TileKind::Linear1) {
@@ -87,7 +87,7 @@ TEST_CASE("ring_pool: one slot fewer than the safe size puts a tile before what 
   const uint32_t blocks = 6;
   std::vector<uint32_t> l2_done(blocks, 0);
   bool violated = false;
-  for (uint64_t task = 0;; ++task) {
+  for (uint32_t task = 0;; ++task) {
     const Tile tile = ring_tile(task, blocks, tiles, warm_up);
     if (tile.kind == TileKind::None) break;
     if (tile.kind == TileKind::Linear2) ++l2_done[tile.block];

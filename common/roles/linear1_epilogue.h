@@ -35,8 +35,8 @@ MOETWIN_ROLE float quantise_row(M& m, const Row& row, float clamp, float weight,
   const GroupScale scale = group_scale(row.max(amax));
   MOETWIN_UNROLL
   for (uint32_t p = 0; p < kPairs; ++p) {
-    const uint16_t codes = encode_e4m3x2(mul_rn(values[p][0], scale.inverse),
-                                         mul_rn(values[p][1], scale.inverse));
+    const uint16_t codes =
+        encode_e4m3x2(mul_rn(values[p][0], scale.inverse), mul_rn(values[p][1], scale.inverse));
     const uint32_t column = row.half_column(p);
     m.store(Shared<uint16_t>{staging.offset + row.index() * kLinear1ScaleGroup + column}, codes,
             Step::Linear1Epilogue);

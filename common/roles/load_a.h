@@ -18,7 +18,7 @@ namespace moetwin {
 /// Claims tiles one after the other, under either policy.
 template <Machine M>
 struct TileSource {
-  uint64_t next_static;  ///< wave: this CTA's next task
+  uint32_t next_static;  ///< wave: this CTA's next task
   WaveCursor wave;
 
   MOETWIN_ROLE explicit TileSource(M& m) : next_static(m.sm()) {}
@@ -26,7 +26,7 @@ struct TileSource {
   MOETWIN_ROLE Tile claim(M& m, const KernelArgs& args) {
     const uint32_t experts = args.shape.num_local_experts();
     if (args.plan.scheduler == SchedulerPolicy::Wave) {
-      const uint64_t task = next_static;
+      const uint32_t task = next_static;
       next_static += args.plan.sms;
       return wave_tile(wave, task, experts, args.plan.experts_per_wave, args.plan.tiles,
                        [&](uint32_t e) { return read_pool_table(m, args, e).first_block; });
