@@ -1,3 +1,5 @@
+// Values at the edges of the formats: codes and scales chosen so that sums overflow, cancel and
+// underflow. Which share of values, rows and experts gets which edge is decided here.
 #include <array>
 
 #include "common/number_formats.h"
