@@ -334,7 +334,7 @@ void SimMachine::promote(Accumulator& total, Accumulator& product, const RowValu
   std::copy_n(scales.rows.begin(), kMathRows, block.row_scales);
   block.even_scale = even;
   block.odd_scale = odd;
-  block.ready = true;
+  sim_.tiles().make_ready(*total.job, product.block);
 }
 
 void SimMachine::store_rows(Global<float> to, const RowValues<float>& values, uint32_t valid,

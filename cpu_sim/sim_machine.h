@@ -259,7 +259,7 @@ class SimMachine {
     sim_.visible(agent_);
     cost(sim_.costs().epilogue);
     if (!math()) return stage_tags(total, staging);
-    sim_.tiles().finish_all();
+    sim_.tiles().finish(*total.job);
     const uint32_t rows = sim_.padding() == Padding::Compute ? kMathRows : total.valid;
     for (uint32_t row = 0; row < rows; ++row)
       f(RowView{&total.job->values[size_t{row} * kBlockN], row});

@@ -7,6 +7,16 @@
 #include "model/tensor_core.h"
 
 namespace moetwin {
+namespace {
+
+/// Below this a team of threads costs more than it brings, above all on a busy machine.
+constexpr uint64_t kWorkForTeam = uint64_t{64} << 20;
+
+uint64_t work_of(const TileJob& job, const TileJob::Block& block) {
+  return uint64_t{job.rows} * kBlockN * kMmaK * block.steps;
+}
+
+}  // namespace
 
 TileJob* TileJobs::acquire(uint32_t rows) {
   if (free_.empty()) {
@@ -25,7 +35,11 @@ TileJob* TileJobs::acquire(uint32_t rows) {
 
 void TileJobs::release(TileJob* job) {
   if (job == nullptr) return;
-  if (job->queued) std::erase(pending_, job);
+  if (job->queued) {
+    std::erase(pending_, job);
+    for (size_t i = job->done; i < job->blocks.size(); ++i)
+      if (job->blocks[i].ready) ready_work_ -= work_of(*job, job->blocks[i]);
+  }
   job->queued = false;
   free_.push_back(job);
 }
@@ -47,7 +61,12 @@ uint32_t TileJobs::multiply(TileJob& job, const uint8_t* a, const uint8_t* b, si
   return static_cast<uint32_t>(job.blocks.size() - 1);
 }
 
-void TileJobs::finish(TileJob& job, uint32_t first_row, uint32_t rows) const {
+void TileJobs::make_ready(TileJob& job, uint32_t block) {
+  job.blocks[block].ready = true;
+  ready_work_ += work_of(job, job.blocks[block]);
+}
+
+void TileJobs::finish_rows(TileJob& job, uint32_t first_row, uint32_t rows) const {
   constexpr uint32_t kChunk = 8;
   std::vector<float> acc(size_t{rows} * kBlockN);
   float columns[kBlockN];
@@ -63,26 +82,35 @@ void TileJobs::finish(TileJob& job, uint32_t first_row, uint32_t rows) const {
   }
 }
 
+bool TileJobs::retire(TileJob& job) {
+  for (; job.done < job.blocks.size() && job.blocks[job.done].ready; ++job.done)
+    ready_work_ -= work_of(job, job.blocks[job.done]);
+  if (job.done < job.blocks.size()) return false;
+  job.blocks.clear();
+  job.codes.clear();
+  job.done = 0;
+  job.queued = false;
+  return true;
+}
+
+void TileJobs::finish(TileJob& job) {
+  if (threads_ > 1 && ready_work_ >= kWorkForTeam) return finish_all();
+  if (job.rows > 0) finish_rows(job, 0, job.rows);
+  if (retire(job)) std::erase(pending_, &job);
+}
+
 void TileJobs::finish_all() {
   // Few tiles are split by rows, so that every thread has something to do.
   const int64_t jobs = static_cast<int64_t>(pending_.size());
-  const uint32_t parts = jobs > 0 && jobs < threads_ ? 2 : 1;
-#pragma omp parallel for schedule(dynamic) num_threads(threads_) if (threads_ > 1 && jobs > 0)
+  const uint32_t parts = jobs < threads_ ? 2 : 1;
+#pragma omp parallel for schedule(dynamic) num_threads(threads_)
   for (int64_t i = 0; i < jobs * parts; ++i) {
     TileJob& job = *pending_[i / parts];
     const uint32_t share = (job.rows + parts - 1) / parts;
     const uint32_t first = static_cast<uint32_t>(i % parts) * share;
-    if (first < job.rows) finish(job, first, std::min(share, job.rows - first));
+    if (first < job.rows) finish_rows(job, first, std::min(share, job.rows - first));
   }
-  std::erase_if(pending_, [](TileJob* job) {
-    while (job->done < job->blocks.size() && job->blocks[job->done].ready) ++job->done;
-    if (job->done < job->blocks.size()) return false;
-    job->blocks.clear();
-    job->codes.clear();
-    job->done = 0;
-    job->queued = false;
-    return true;
-  });
+  std::erase_if(pending_, [this](TileJob* job) { return retire(*job); });
 }
 
 }  // namespace moetwin

@@ -45,13 +45,21 @@ class TileJobs {
   /// `pitch` bytes from row to row. Returns the block's number; it counts once it is made ready.
   uint32_t multiply(TileJob& job, const uint8_t* a, const uint8_t* b, size_t pitch, uint32_t steps);
 
-  /// Works out every block that is ready and has only ready ones before it.
-  void finish_all();
+  /// The block's scales are set: it may be worked out.
+  void make_ready(TileJob& job, uint32_t block);
+
+  /// Works out what is ready of a tile; of all tiles, on all threads, when enough has come together
+  /// to be worth it. Which of the two changes no value.
+  void finish(TileJob& job);
 
  private:
-  void finish(TileJob& job, uint32_t first_row, uint32_t rows) const;
+  void finish_all();
+  void finish_rows(TileJob& job, uint32_t first_row, uint32_t rows) const;
+  /// Forgets what has been worked out; true if nothing is left.
+  bool retire(TileJob& job);
 
   uint32_t threads_;
+  uint64_t ready_work_ = 0;  ///< multiply-accumulates of ready blocks, roughly
   std::vector<std::unique_ptr<TileJob>> all_;
   std::vector<TileJob*> free_;
   std::vector<TileJob*> pending_;
