@@ -1,0 +1,25 @@
+// The kernel behind a plain header: which variants are built and how one is launched.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "cuda/kernel_params.h"
+
+namespace moetwin {
+
+/// Tile heights that a kernel variant is built for.
+constexpr uint32_t kBuiltBlockM[] = {64, 128};
+
+/// Lets the kernels use the card's whole shared memory. Once a process and device.
+cudaError_t prepare_kernels();
+
+/// CTAs of this plan that one SM can hold.
+cudaError_t kernel_ctas_per_sm(const KernelPlan& plan, int* ctas);
+
+/// Starts the layer for `ranks` virtual ranks, plan.sms CTAs each. All of them are resident
+/// together, or the launch is refused with cudaErrorCooperativeLaunchTooLarge.
+cudaError_t launch_kernel(const KernelParams& params, cudaStream_t stream);
+
+}  // namespace moetwin

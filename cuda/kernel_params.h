@@ -1,0 +1,71 @@
+// The kernel's parameters: what is the same on every rank, what each virtual rank has of its own,
+// and the limits of waits. They stay in the constant bank (__grid_constant__), where an index known
+// only at run time costs no local memory. Host and device.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "common/machine.h"
+#include "cuda/wait_record.h"
+
+namespace moetwin {
+
+/// Ranks that one card can run side by side.
+constexpr uint32_t kMaxVirtualRanks = 16;
+
+/// Tensor maps of a rank: one for each matrix and way of moving it.
+enum class TensorMap : uint8_t {
+  PoolXLoad,
+  Linear1Load,
+  W1Load,
+  W2Load,
+  Linear1Store,
+  TapLinear1Store,
+  Count,
+};
+constexpr uint32_t kNumTensorMaps = static_cast<uint32_t>(TensorMap::Count);
+
+MOETWIN_HD constexpr TensorMap load_map(Tensor tensor) {
+  switch (tensor) {
+    case Tensor::PoolX:
+      return TensorMap::PoolXLoad;
+    case Tensor::Linear1:
+      return TensorMap::Linear1Load;
+    case Tensor::W1:
+      return TensorMap::W1Load;
+    default:
+      return TensorMap::W2Load;
+  }
+}
+MOETWIN_HD constexpr TensorMap store_map(Tensor tensor) {
+  return tensor == Tensor::Linear1 ? TensorMap::Linear1Store : TensorMap::TapLinear1Store;
+}
+
+/// What one virtual rank has of its own. Addresses are the device's.
+struct RankParams {
+  uint64_t base;       ///< of its symmetric buffer
+  uint64_t w1_scales;  ///< [E_local, 2I/128, H/128] f32
+  uint64_t w2_scales;  ///< [E_local, H/128, I/128] f32
+  uint32_t num_tokens;
+};
+
+/// How long a wait may last, and where it is told that one lasted longer.
+struct WaitLimits {
+  uint64_t nanoseconds;
+  uint64_t abort_flag;  ///< address of a u32: not 0 once any agent of any rank has given up
+  uint64_t records;     ///< address of WaitRecord[CTAs][kAgentsPerCta]
+};
+
+struct KernelParams {
+  KernelArgs args;
+  WaitLimits limits;
+  /// Planted variant only: the mbarrier arrives of this step are left out.
+  Step skipped_arrive;
+  RankParams ranks[kMaxVirtualRanks];
+  CUtensorMap maps[kMaxVirtualRanks][kNumTensorMaps];
+};
+static_assert(sizeof(KernelParams) <= 32764, "the most a kernel's parameters may take");
+
+}  // namespace moetwin

@@ -1,0 +1,462 @@
+// The real machine: what each call of a role program (common/machine.h) is on an sm90 GPU. One
+// object a thread; an agent is a warp, or the four warps of a math warpgroup. Everything inlines:
+// the object is registers, the parameters stay in the constant bank.
+//
+//   Lanes<T>      one value a thread: the lane is the thread itself
+//   elected lane  always the first of the agent, because bulk groups belong to the thread that
+//                 issued them
+//   RowValues<T>  two values a thread: rows lane / 4 and lane / 4 + 8 of its warp's sixteen
+#pragma once
+
+#include "common/epilogue_math.h"
+#include "common/roles/start.h"
+#include "cuda/bounded_wait.h"
+#include "cuda/wgmma.h"
+
+namespace moetwin {
+
+/// Two rows of a thread's part of a 64 x 128 tile; one of them at a time in for_rows().
+constexpr uint32_t kRowsPerThread = 2;
+constexpr uint32_t kRowStep = 8;       ///< between the two
+constexpr uint32_t kLanesPerRow = 4;   ///< that share a row of the tile
+constexpr uint32_t kVectorBytes = 16;  ///< most bytes a thread moves at once
+
+/// A pair of neighbouring columns of one row.
+struct ColumnPair {
+  float low;
+  float high;
+};
+
+/// One row of a tile as its owner sees it: columns 8 * p + 2 * (lane % 4) + {0, 1}.
+class Sm90Row {
+ public:
+  __device__ __forceinline__ Sm90Row(const AccumulatorTile& tile, uint32_t place)
+      : tile_(tile), place_(place) {}
+
+  __device__ __forceinline__ ColumnPair pair(uint32_t p) const {
+    return {tile_.value[4 * p + 2 * place_], tile_.value[4 * p + 2 * place_ + 1]};
+  }
+  /// Column of pair p inside its half of 64 columns.
+  __device__ __forceinline__ uint32_t half_column(uint32_t p) const {
+    return 8 * p + 2 * (threadIdx.x % kLanesPerRow);
+  }
+  __device__ __forceinline__ uint32_t place() const { return place_; }
+  /// Inside the warpgroup's 64 rows.
+  __device__ __forceinline__ uint32_t index() const {
+    return threadIdx.x / kWarpLanes % kWarpgroupWarps * 16 +
+           threadIdx.x % kWarpLanes / kLanesPerRow + kRowStep * place_;
+  }
+  /// The largest of the row's owners' values.
+  __device__ __forceinline__ float max(float value) const {
+    value = amax_step(value, __shfl_xor_sync(ptx::kAllLanes, value, 1));
+    return amax_step(value, __shfl_xor_sync(ptx::kAllLanes, value, 2));
+  }
+
+ private:
+  const AccumulatorTile& tile_;
+  uint32_t place_;
+};
+
+/// `kPlanted`: leaves out the mbarrier arrives of one step, to see a deadlock reported.
+template <Role kRole, bool kPlanted>
+class Sm90Machine {
+ public:
+  static constexpr bool kIsMath = kRole == Role::Math;
+  static constexpr uint32_t kLanes = kIsMath ? kWarpgroupThreads : kWarpLanes;
+  static constexpr uint32_t kRowPairs = AccumulatorTile::kChunks;
+  static constexpr uint32_t kPairsPerChunk = 1;
+  using Accumulator = AccumulatorTile;
+
+  template <class T>
+  struct Lanes {
+    T value;
+    __device__ __forceinline__ T& operator[](uint32_t) { return value; }
+    __device__ __forceinline__ const T& operator[](uint32_t) const { return value; }
+  };
+
+  template <class T>
+  struct RowValues {
+    T value[kRowsPerThread];
+    __device__ __forceinline__ T& operator[](uint32_t place) { return value[place]; }
+    __device__ __forceinline__ const T& operator[](uint32_t place) const { return value[place]; }
+  };
+
+  __device__ __forceinline__ Sm90Machine(const KernelParams& params, uint32_t rank, uint32_t sm,
+                                         uint32_t agent)
+      : params_(params), base_(params.ranks[rank].base), rank_(rank), sm_(sm), agent_(agent) {}
+
+  // Who.
+
+  __device__ __forceinline__ uint32_t rank() const { return rank_; }
+  __device__ __forceinline__ uint32_t sm() const { return sm_; }
+  __device__ __forceinline__ uint32_t agent() const { return agent_; }
+  __device__ __forceinline__ uint32_t num_tokens() const { return params_.ranks[rank_].num_tokens; }
+  static constexpr bool math() { return true; }
+
+  // Lanes.
+
+  template <class F>
+  __device__ __forceinline__ void lanes(F&& f) {
+    f(lane());
+    __syncwarp();
+  }
+
+  /// A math warpgroup's elected lane gives no result: it would have to cross warps.
+  template <class F>
+  __device__ __forceinline__ auto elect(F&& f) {
+    using Result = decltype(f());
+    if constexpr (std::is_void_v<Result>) {
+      if (elected()) f();
+      __syncwarp();
+    } else {
+      static_assert(!kIsMath && sizeof(Result) == 4);
+      Result result{};
+      if (elected()) result = f();
+      return __shfl_sync(ptx::kAllLanes, result, 0);
+    }
+  }
+
+  __device__ __forceinline__ void sync(Step step) {
+    if constexpr (kIsMath)
+      barrier_sync(own_barrier(), kWarpgroupThreads, step);
+    else
+      __syncwarp();
+  }
+
+  __device__ __forceinline__ uint32_t lanes_min(const Lanes<uint32_t>& v) const {
+    static_assert(!kIsMath);
+    return __reduce_min_sync(ptx::kAllLanes, v.value);
+  }
+  __device__ __forceinline__ uint32_t lanes_sum(const Lanes<uint32_t>& v) const {
+    static_assert(!kIsMath);
+    return __reduce_add_sync(ptx::kAllLanes, v.value);
+  }
+  __device__ __forceinline__ Lanes<uint32_t> lanes_scan(const Lanes<uint32_t>& v) const {
+    static_assert(!kIsMath);
+    Lanes<uint32_t> sum = v;
+    MOETWIN_UNROLL
+    for (uint32_t distance = 1; distance < kWarpLanes; distance *= 2) {
+      const uint32_t before = __shfl_up_sync(ptx::kAllLanes, sum.value, distance);
+      if (warp_lane() >= distance) sum.value += before;
+    }
+    return sum;
+  }
+  template <class F>
+  __device__ __forceinline__ uint32_t ballot(F&& f) const {
+    return __ballot_sync(ptx::kAllLanes, f(warp_lane()));
+  }
+
+  // Memory.
+
+  template <class T>
+  __device__ __forceinline__ Global<T> region(Region region) const {
+    return {base_ + params_.args.layout.offset(region)};
+  }
+  __device__ __forceinline__ Global<float> w1_scales() const {
+    return {params_.ranks[rank_].w1_scales};
+  }
+  __device__ __forceinline__ Global<float> w2_scales() const {
+    return {params_.ranks[rank_].w2_scales};
+  }
+  template <class T>
+  __device__ __forceinline__ Global<T> remote(Global<T> place, uint32_t rank) const {
+    return {place.address - base_ + params_.ranks[rank].base};
+  }
+
+  template <class T>
+  __device__ __forceinline__ T load(Global<T> place, Step = Step::None) const {
+    return *ptx::global_pointer(place);
+  }
+  template <class T>
+  __device__ __forceinline__ T load(Shared<T> place, Step = Step::None) const {
+    return *ptx::shared_pointer(place);
+  }
+  template <class T>
+  __device__ __forceinline__ void store(Global<T> place, const T& value, Step) {
+    *ptx::global_pointer(place) = value;
+  }
+  template <class T>
+  __device__ __forceinline__ void store(Shared<T> place, const T& value, Step) {
+    *ptx::shared_pointer(place) = value;
+  }
+  template <class T>
+  __device__ __forceinline__ T fetch_add(Global<T> word, T value, Order order, Scope scope, Step) {
+    return ptx::fetch_add(ptx::global_pointer(word), value, order, scope);
+  }
+  /// Shared counters are relaxed and of the CTA, which is what atomicAdd_block() is.
+  template <class T>
+  __device__ __forceinline__ T fetch_add(Shared<T> word, T value, Order, Scope, Step) {
+    return atomicAdd_block(ptx::shared_pointer(word), value);
+  }
+  template <class T>
+  __device__ __forceinline__ void reduce_add(Global<T> word, T value, Order order, Scope scope,
+                                             Step) {
+    ptx::fetch_add(ptx::global_pointer(word), value, order, scope);
+  }
+  template <class T>
+  __device__ __forceinline__ void reduce_add(Shared<T> word, T value, Order, Scope, Step) {
+    atomicAdd_block(ptx::shared_pointer(word), value);
+  }
+
+  __device__ __forceinline__ void wait_until(Global<uint32_t> word, Awaited awaited, Scope scope,
+                                             Step step) {
+    uint32_t* const pointer = ptx::global_pointer(word);
+    uint32_t got = 0;
+    bounded_wait(
+        params_.limits,
+        [&] {
+          got = ptx::load_acquire(pointer, scope);
+          return awaited.holds(got);
+        },
+        [&](WaitRecord& record) {
+          describe(record, step, WaitKind::Word, 0, awaited.value, got);
+          record.condition = awaited.kind;
+          record.address = word.address;
+        });
+  }
+
+  __device__ __forceinline__ void bound(uint32_t index, uint64_t limit, Step step, uint32_t what) {
+    if (index < limit) return;
+    WaitRecord record{};
+    record.first = 1;
+    describe(record, step, WaitKind::TableBound, what, static_cast<uint32_t>(limit), index);
+    give_up(params_.limits, record);
+  }
+
+  // Barriers.
+
+  /// A named barrier is an mbarrier with one arrival a warp. bar.sync cannot be left once entered:
+  /// a warp that another one never joins would hang past every limit. A try_wait can. The arrival
+  /// releases for the whole warp (__syncwarp orders its lanes before it), each lane's wait
+  /// acquires.
+  __device__ __forceinline__ void barrier_sync(NamedBarrier barrier, uint32_t threads, Step step) {
+    const uint32_t place = static_cast<uint32_t>(barrier);
+    barrier_arrive(barrier, threads, step);
+    const uint32_t parity = ~named_phases_ >> place & 1;
+    wait_for_phase(named_barrier(place), parity, step, WaitKind::NamedBarrier, place);
+  }
+
+  __device__ __forceinline__ void barrier_arrive(NamedBarrier barrier, uint32_t /*threads*/, Step) {
+    const uint32_t place = static_cast<uint32_t>(barrier);
+    __syncwarp();
+    if (warp_lane() == 0) ptx::mbarrier_arrive(named_barrier(place));
+    named_phases_ ^= 1u << place;
+  }
+
+  __device__ __forceinline__ void mbarrier_init(Mbarrier bar, uint32_t arrivals, Step) {
+    if (elected()) ptx::mbarrier_init(pointer(bar), arrivals);
+  }
+  __device__ __forceinline__ void mbarrier_arrive(Mbarrier bar, Step step) {
+    __syncwarp();
+    if constexpr (kPlanted)
+      if (step == params_.skipped_arrive) return;
+    if (warp_lane() == 0) ptx::mbarrier_arrive(pointer(bar));
+  }
+  __device__ __forceinline__ void mbarrier_expect(Mbarrier bar, uint32_t bytes, Step) {
+    if (elected()) ptx::mbarrier_arrive_expect(pointer(bar), bytes);
+  }
+  __device__ __forceinline__ void mbarrier_wait(Mbarrier bar, uint32_t parity, Step step) {
+    wait_for_phase(pointer(bar), parity, step, WaitKind::MbarrierPhase, bar.index);
+  }
+
+  // Proxies.
+
+  __device__ __forceinline__ void fence_proxy_async(FenceSpace space, Step) {
+    ptx::fence_proxy_async(space);
+  }
+  __device__ __forceinline__ void fence_barrier_init(Step) { ptx::fence_mbarrier_init(); }
+
+  // Copies.
+
+  template <class T, class U>
+  __device__ __forceinline__ void bulk_load(Shared<T> target, Global<U> source, uint32_t bytes,
+                                            Mbarrier bar, Step) {
+    if (elected())
+      ptx::bulk_load(ptx::shared_pointer(target), ptx::global_pointer(source), bytes, pointer(bar));
+  }
+  template <class T, class U>
+  __device__ __forceinline__ void bulk_store(Global<T> target, Shared<U> source, uint32_t bytes,
+                                             Step) {
+    if (elected()) ptx::bulk_store(ptx::global_pointer(target), ptx::shared_pointer(source), bytes);
+  }
+  __device__ __forceinline__ void tile_load(Tensor tensor, uint32_t row, uint32_t column,
+                                            Shared<uint8_t> target, Mbarrier bar, Step) {
+    if (elected())
+      ptx::tile_load(ptx::shared_pointer(target), map(load_map(tensor)), row, column, pointer(bar));
+  }
+  __device__ __forceinline__ void tile_store(Tensor tensor, uint32_t row, uint32_t column,
+                                             Shared<uint8_t> source, Step) {
+    if (elected())
+      ptx::tile_store(map(store_map(tensor)), row, column, ptx::shared_pointer(source));
+  }
+  __device__ __forceinline__ void bulk_commit(Step) {
+    if (elected()) ptx::bulk_commit();
+  }
+  __device__ __forceinline__ void bulk_wait(BulkDone done, Step) {
+    if (!elected()) return;
+    if (done == BulkDone::Read)
+      ptx::bulk_wait_read();
+    else
+      ptx::bulk_wait_written();
+  }
+
+  // Tensor core. The four warps of the agent call together.
+
+  __device__ __forceinline__ void clear(Accumulator& total, uint32_t /*valid*/) {
+    MOETWIN_UNROLL
+    for (float& value : total.value) value = 0.0f;
+  }
+
+  /// `steps` is 2 or 4.
+  __device__ __forceinline__ void mma(Accumulator& product, Shared<uint8_t> a, Shared<uint8_t> b,
+                                      uint32_t first_k, uint32_t steps, Step) {
+    const uint64_t skipped = first_k * wgmma::kStepOfK;
+    const uint64_t a_rows = wgmma::descriptor(shared_address(a)) + skipped;
+    const uint64_t b_rows = wgmma::descriptor(shared_address(b)) + skipped;
+    if (steps == 2)
+      wgmma::multiply<2>(product.value, a_rows, b_rows);
+    else
+      wgmma::multiply<4>(product.value, a_rows, b_rows);
+  }
+  __device__ __forceinline__ void mma_commit(Step) { wgmma::commit(); }
+  __device__ __forceinline__ void mma_wait(Accumulator& product, Step) {
+    wgmma::wait(product.value);
+  }
+
+  /// Chunks of eight columns alternate between two weight scales.
+  __device__ __forceinline__ void promote(Accumulator& total, const Accumulator& product,
+                                          const RowValues<float>& row_scales, float even,
+                                          float odd) {
+    MOETWIN_UNROLL
+    for (uint32_t chunk = 0; chunk < Accumulator::kChunks; ++chunk) MOETWIN_UNROLL
+    for (uint32_t i = 0; i < 4; ++i) {
+      const uint32_t at = 4 * chunk + i;
+      total.value[at] = moetwin::promote(total.value[at], product.value[at],
+                                         row_scales.value[i / 2], chunk % 2 == 0 ? even : odd);
+    }
+  }
+
+  // Rows.
+
+  /// Rows past `valid` lie inside their buffers and are read all the same; nobody uses them.
+  template <class T>
+  __device__ __forceinline__ RowValues<T> load_rows(Global<T> first, uint32_t /*valid*/,
+                                                    Step step) const {
+    return {{load(first + owned_row(0), step), load(first + owned_row(1), step)}};
+  }
+  template <class T>
+  __device__ __forceinline__ RowValues<T> load_rows(Shared<T> first, uint32_t /*valid*/,
+                                                    Step step) const {
+    return {{load(first + owned_row(0), step), load(first + owned_row(1), step)}};
+  }
+  template <class T>
+  __device__ __forceinline__ void store_rows(Global<T> first, const RowValues<T>& values,
+                                             uint32_t valid, Step step) {
+    if (threadIdx.x % kLanesPerRow == 0) {
+      MOETWIN_UNROLL
+      for (uint32_t place = 0; place < kRowsPerThread; ++place)
+        if (owned_row(place) < valid) store(first + owned_row(place), values[place], step);
+    }
+    __syncwarp();
+  }
+
+  template <class F>
+  __device__ __forceinline__ void for_rows(const Accumulator& total, Shared<uint8_t> /*staging*/,
+                                           F&& f) {
+    MOETWIN_UNROLL
+    for (uint32_t place = 0; place < kRowsPerThread; ++place) f(Sm90Row(total, place));
+    __syncwarp();
+  }
+
+  /// Eight lanes a row of 128 bytes: each warp writes whole lines.
+  template <class F>
+  __device__ __forceinline__ void copy_rows(uint32_t valid, uint32_t row_bytes,
+                                            Shared<uint8_t> staging, F&& target_of, Step step) {
+    const uint32_t lanes_a_row = row_bytes / kVectorBytes;
+    const uint32_t byte = lane() % lanes_a_row * kVectorBytes;
+    for (uint32_t row = lane() / lanes_a_row; row < valid; row += kLanes / lanes_a_row) {
+      const Global<uint8_t> target = target_of(row);
+      const Shared<uint8_t> source = staging + (row * row_bytes + byte);
+      store(Global<Bf16x8>{target.address + byte}, load(Shared<Bf16x8>{source.offset}, step), step);
+    }
+    __syncwarp();
+  }
+
+  /// The kernel has done it: all warps of a warpgroup must run the same setmaxnreg instruction, and
+  /// the roles of the first warpgroup are different code.
+  template <uint32_t kRegisters>
+  __device__ __forceinline__ void set_registers(Step) {
+    static_assert(kRegisters == (kIsMath ? kMathRegisters : kServiceRegisters));
+  }
+
+ private:
+  __device__ __forceinline__ uint32_t lane() const { return threadIdx.x % kLanes; }
+  __device__ __forceinline__ uint32_t warp_lane() const { return threadIdx.x % kWarpLanes; }
+  __device__ __forceinline__ bool elected() const { return lane() == 0; }
+
+  __device__ __forceinline__ NamedBarrier own_barrier() const {
+    return static_cast<NamedBarrier>(static_cast<uint32_t>(NamedBarrier::MathWarpgroup0) + agent_);
+  }
+  __device__ __forceinline__ uint32_t owned_row(uint32_t place) const {
+    return lane() / kWarpLanes * 16 + warp_lane() / kLanesPerRow + kRowStep * place;
+  }
+
+  __device__ __forceinline__ uint64_t* pointer(Mbarrier bar) const {
+    return ptx::shared_pointer(Shared<uint64_t>{params_.args.plan.shared.mbarriers} + bar.index);
+  }
+  __device__ __forceinline__ uint64_t* named_barrier(uint32_t place) const {
+    return ptx::shared_pointer(Shared<uint64_t>{params_.args.plan.shared.machine} + place);
+  }
+  __device__ __forceinline__ uint32_t shared_address(Shared<uint8_t> place) const {
+    return static_cast<uint32_t>(__cvta_generic_to_shared(ptx::shared_pointer(place)));
+  }
+  __device__ __forceinline__ const CUtensorMap* map(TensorMap which) const {
+    return &params_.maps[rank_][static_cast<uint32_t>(which)];
+  }
+
+  __device__ __forceinline__ void wait_for_phase(uint64_t* bar, uint32_t parity, Step step,
+                                                 WaitKind kind, uint32_t object) {
+    bounded_wait(
+        params_.limits, [&] { return ptx::mbarrier_try_wait(bar, parity); },
+        [&](WaitRecord& record) { describe(record, step, kind, object, parity, 0); });
+  }
+
+  __device__ __forceinline__ void describe(WaitRecord& record, Step step, WaitKind kind,
+                                           uint32_t object, uint32_t wanted, uint32_t got) const {
+    record.rank = rank_;
+    record.sm = sm_;
+    record.role = kRole;
+    record.step = step;
+    record.agent = static_cast<uint16_t>(agent_);
+    record.kind = kind;
+    record.object = object;
+    record.wanted = wanted;
+    record.got = got;
+  }
+
+  const KernelParams& params_;
+  uint64_t base_;
+  uint32_t rank_;
+  uint32_t sm_;
+  uint32_t agent_;
+  uint32_t named_phases_ = 0;  ///< bit b: how often this thread passed named barrier b, odd or even
+};
+
+/// Prepares the named barriers; one thread of the CTA, before any role starts.
+__device__ __forceinline__ void init_named_barriers(const KernelPlan& plan) {
+  const uint32_t math_and_dispatch = plan.math_warps() + kDispatchWarps;
+  const auto init = [&](NamedBarrier barrier, uint32_t warps) {
+    ptx::mbarrier_init(
+        ptx::shared_pointer(Shared<uint64_t>{plan.shared.machine} + static_cast<uint32_t>(barrier)),
+        warps);
+  };
+  init(NamedBarrier::Everyone, plan.threads() / kWarpLanes);
+  init(NamedBarrier::Dispatch, kDispatchWarps);
+  init(NamedBarrier::MathDone, math_and_dispatch);
+  init(NamedBarrier::CombineReady, math_and_dispatch);
+  init(NamedBarrier::MathWarpgroup0, kWarpgroupWarps);
+  init(NamedBarrier::MathWarpgroup1, kWarpgroupWarps);
+  ptx::fence_mbarrier_init();
+}
+
+}  // namespace moetwin
