@@ -1,0 +1,84 @@
+#include "cuda/tensor_maps.h"
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "cuda/cuda_error.h"
+#include "cuda/device_info.h"
+
+namespace moetwin {
+namespace {
+
+/// The driver's function, found through the runtime: a program linked to the driver library would
+/// not start on a machine without one.
+auto encoder() {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
+                                                             12000, cudaEnableDefault, &found);
+  if (error != cudaSuccess || found != cudaDriverEntryPointSuccess)
+    throw NoCudaDevice("no CUDA device: the driver has no cuTensorMapEncodeTiled");
+  return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
+}
+
+/// A row-major matrix of bytes and the box that is moved at a time.
+struct Matrix {
+  uint64_t address;
+  uint64_t rows;
+  uint64_t columns;
+  uint32_t box_rows;
+  uint32_t box_columns;
+  CUtensorMapSwizzle swizzle;
+};
+
+CUtensorMap encode(const Matrix& m) {
+  static const auto encode_tiled = encoder();
+  CUtensorMap map{};
+  const cuuint64_t sizes[2] = {m.columns, m.rows};
+  const cuuint64_t strides[1] = {m.columns};
+  const cuuint32_t box[2] = {m.box_columns, m.box_rows};
+  const cuuint32_t steps[2] = {1, 1};
+  const CUresult result = encode_tiled(
+      &map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, reinterpret_cast<void*>(m.address), sizes, strides,
+      box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, m.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS)
+    throw CudaError("CUDA, making a tensor map: error " + std::to_string(result));
+  return map;
+}
+
+CUtensorMap load_of(uint64_t address, uint64_t rows, uint64_t columns, uint32_t box_rows) {
+  return encode({address, rows, columns, box_rows, kBlockK, CU_TENSOR_MAP_SWIZZLE_128B});
+}
+
+CUtensorMap store_of(uint64_t address, uint64_t rows, uint64_t columns) {
+  return encode(
+      {address, rows, columns, kMathRows, kLinear1ScaleGroup, CU_TENSOR_MAP_SWIZZLE_NONE});
+}
+
+}  // namespace
+
+void make_tensor_maps(const KernelArgs& args, uint64_t base, const RankWeights& weights,
+                      CUtensorMap (&maps)[kNumTensorMaps]) {
+  const Shape& shape = args.shape;
+  const KernelPlan& plan = args.plan;
+  const uint64_t experts = shape.num_local_experts();
+  const uint64_t ring_rows = uint64_t{plan.ring_blocks} * plan.block_m;
+  const uint64_t x = base + args.layout.offset(Region::PoolX);
+  const uint64_t l1 = base + args.layout.offset(Region::Linear1);
+  const uint64_t tap = base + args.layout.offset(Region::TapLinear1);
+  const auto map = [&](TensorMap which) -> CUtensorMap& {
+    return maps[static_cast<uint32_t>(which)];
+  };
+  map(TensorMap::PoolXLoad) = load_of(x, ring_rows, shape.hidden, plan.block_m);
+  map(TensorMap::Linear1Load) = load_of(l1, ring_rows, shape.intermediate, plan.block_m);
+  map(TensorMap::W1Load) =
+      load_of(weights.w1, experts * 2 * shape.intermediate, shape.hidden, kBlockN);
+  map(TensorMap::W2Load) = load_of(weights.w2, experts * shape.hidden, shape.intermediate, kBlockN);
+  map(TensorMap::Linear1Store) = store_of(l1, ring_rows, shape.intermediate);
+  map(TensorMap::TapLinear1Store) =
+      plan.taps ? store_of(tap, plan.max_pool_rows(), shape.intermediate) : CUtensorMap{};
+}
+
+}  // namespace moetwin
