@@ -28,7 +28,7 @@ void VerbOptions::texts(const char* name, std::vector<std::string>& values,
 }
 
 void VerbOptions::flag(const char* name, bool& value, const std::string& what) {
-  app_->add_flag(name, value, what);
+  app_->add_flag(name, value, what)->disable_flag_override();
 }
 
 void VerbOptions::examples(const char* text) { app_->footer(text); }

@@ -1,3 +1,4 @@
+// The JSON object of `moetwin run`.
 #include "app/run_report.h"
 #include "common/step.h"
 

@@ -1,3 +1,4 @@
+// The screen of `moetwin run`.
 #include <fmt/format.h>
 
 #include <numeric>

@@ -1,14 +1,12 @@
 // The pool of received rows and the rings that hold its data. Pool rows of one expert are
 // contiguous and padded to BLOCK_M; a pool block is BLOCK_M rows. Metadata is indexed by the
-// logical row; data lives in rings over blocks. Owns every count a ring slot's waiter compares
+// logical row; data lives in rings over blocks. Owns every count that a ring slot's waiter compares
 // with, and the rule for the smallest ring that cannot deadlock.
 //
-//   counter       who adds                            a block adds           waiter of lap L wants
-//   x_full        dispatch, one a row; the last row   BLOCK_M                (L+1) * BLOCK_M
-//                 of an expert adds its padding too
-//   x_empty       math, one a Linear1 tile read       n1                     L * n1
-//   l1_full       math, one a stored Linear1 part     n1 * warpgroups        (L+1) * n1 *
-//   warpgroups l1_empty      math, one a Linear2 tile read       n2                     L * n2
+//   x_full    pull adds 1 a row, the last of an expert its padding too; lap L wants (L+1) * BLOCK_M
+//   x_empty   math adds 1 a Linear1 tile read; lap L wants L * n1
+//   l1_full   math adds 1 a stored part of Linear1; lap L wants (L+1) * n1 * warpgroups
+//   l1_empty  math adds 1 a Linear2 tile read; lap L wants L * n2
 #pragma once
 
 #include <cstdint>

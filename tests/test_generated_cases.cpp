@@ -128,7 +128,9 @@ void cover_values(const Problem& problem, Coverage& seen) {
 std::string judge(const Case& c, Coverage& seen) {
   Coverage own;
   cover_kernel(c, own);
-  const RunResult run = simulate(c, RunOptions{.threads = 1});
+  RunOptions options;
+  options.threads = 1;
+  const RunResult run = simulate(c, options);
   for (const Finding& finding : run.findings)
     if (finding.kind != FindingClass::Slow)
       return std::string(finding_class_name(finding.kind)) + ": " + finding.text;

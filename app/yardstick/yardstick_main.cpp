@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <ctime>
 
-#include "eigen_gemm.h"
+#include "app/yardstick/eigen_gemm.h"
 
 namespace {
 

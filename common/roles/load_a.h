@@ -3,8 +3,7 @@
 //
 //   who waits      who arrives                how many              what it means
 //   load B, math   load A on task_full        1                     the next tile is in the queue
-//   load A         load B, math on            1 + math warps        the entry may be overwritten
-//                  task_empty
+//   load A         load B, math on task_empty 1 + math warps        the entry may be overwritten
 //   load A         pull on x_full[slot]       (L+1) * BLOCK_M       Linear1's rows are in the ring
 //   load A         math on l1_full[slot]      (L+1) * n1 * groups   Linear2's rows are in the ring
 //   math           load A, load B on full     2, and the bytes      the stage can be read
