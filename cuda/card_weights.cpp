@@ -61,10 +61,10 @@ void CardWeights::upload(const Shape& shape, uint32_t expert, cudaStream_t strea
   const WeightPlaces places(shape);
   w1_rows_.resize(places.w1_bytes);
   for (uint32_t row = 0; row < 2 * shape.intermediate; ++row)
-    std::memcpy(w1_rows_.data() + uint64_t{row} * shape.hidden,
-                weights->w1_codes.data() +
-                    uint64_t{w1_source_row(row, shape.intermediate)} * shape.hidden,
-                shape.hidden);
+    std::memcpy(
+        w1_rows_.data() + uint64_t{row} * shape.hidden,
+        weights->w1_codes.data() + uint64_t{w1_source_row(row, shape.intermediate)} * shape.hidden,
+        shape.hidden);
   uint8_t* const base = buffers_[shape.rank_of_expert(expert)].data();
   const uint64_t local = shape.local_expert(expert);
   const auto copy = [&](uint64_t at, const void* from, uint64_t bytes) {

@@ -27,8 +27,7 @@ DeviceInfo device_info(uint32_t device) {
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess)
     refuse(cudaGetErrorString(error));
   if (device >= static_cast<uint32_t>(count))
-    refuse("card " + std::to_string(device) + " was asked for, there are " +
-           std::to_string(count));
+    refuse("card " + std::to_string(device) + " was asked for, there are " + std::to_string(count));
   cudaDeviceProp properties{};
   if (const cudaError_t error = cudaGetDeviceProperties(&properties, static_cast<int>(device));
       error != cudaSuccess)

@@ -39,10 +39,10 @@ CUtensorMap encode(const Matrix& m) {
   const cuuint64_t strides[1] = {m.columns};
   const cuuint32_t box[2] = {m.box_columns, m.box_rows};
   const cuuint32_t steps[2] = {1, 1};
-  const CUresult result = encode_tiled(
-      &map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, reinterpret_cast<void*>(m.address), sizes, strides,
-      box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, m.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result =
+      encode_tiled(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, reinterpret_cast<void*>(m.address),
+                   sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, m.swizzle,
+                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     throw CudaError("CUDA, making a tensor map: error " + std::to_string(result));
   return map;

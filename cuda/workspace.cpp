@@ -93,9 +93,9 @@ void Workspace::prepare(const Shape& shape, const KernelPlan& plan, uint8_t pois
     for (uint32_t r = 0; r < kNumRegions; ++r) {
       const Region region = static_cast<Region>(r);
       if (region_info(region).persistence == Persistence::Launch) continue;
-      check_cuda(cudaMemsetAsync(buffer.data() + layout.offset(region), 0, layout.size(region),
-                                 stream),
-                 "zeroing barrier words");
+      check_cuda(
+          cudaMemsetAsync(buffer.data() + layout.offset(region), 0, layout.size(region), stream),
+          "zeroing barrier words");
     }
   }
   layout_ = layout;

@@ -1,0 +1,304 @@
+// moetwin_gpu_check: many cases on one card in one process, every stage compared with the naive
+// path. For the machine that has the card: it needs no file but the cases named to it.
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/check.h"
+#include "cuda/gpu_session.h"
+#include "fuzz/generator.h"
+#include "model/case.h"
+#include "model/compare.h"
+#include "model/naive.h"
+
+namespace moetwin {
+namespace {
+
+struct Options {
+  uint64_t cases = 0;
+  uint64_t seed = 1;
+  uint64_t first = 0;
+  std::vector<std::string> files;
+  std::string out = ".";
+  uint32_t rotate = 0;
+  bool hang = false;
+  std::vector<std::string> sizes;
+  std::vector<std::string> times;
+  uint32_t block_m = 128;
+  uint32_t sms = 132;
+  uint32_t stages = 0;
+  std::string scheduler = "ring";
+  double limit_seconds = 0;
+  uint32_t max_failures = 5;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// A case with everything its launches need and should give.
+struct Prepared {
+  std::string name;
+  Case c;
+  std::string refused;  ///< why this card cannot run it, if it cannot
+  std::vector<Problem> problems;
+  std::vector<LayerResult> expected;
+};
+
+class Checker {
+ public:
+  Checker(const Options& options, GpuSession& session) : options_(options), session_(session) {}
+
+  /// Fills in problems and results; thread safe.
+  void prepare(Prepared& p, uint32_t threads) {
+    try {
+      for (const LaunchSpec& launch : p.c.launches) session_.check(launch.shape, p.c.kernel);
+      WeightCache cache;
+      for (size_t i = 0; i < p.c.launches.size(); ++i) {
+        p.problems.push_back(make_problem(p.c, i, cache));
+        p.expected.push_back(run_naive(p.problems.back(), {threads}));
+      }
+    } catch (const InputError& error) {
+      p.refused = error.what();
+    }
+  }
+
+  void run(const Prepared& p) {
+    if (!p.refused.empty()) {
+      ++refused_;
+      last_refusal_ = p.refused;
+      return;
+    }
+    ++cases_;
+    bool good = true;
+    for (size_t i = 0; good && i < p.problems.size(); ++i) {
+      const GpuLaunch launch =
+          session_.launch(p.problems[i], p.c.kernel, {false, true, p.c.world.poison});
+      ++launches_;
+      rows_ += p.expected[i].rows.size();
+      for (const Finding& finding : launch.findings)
+        fmt::print("{} launch {}: {} at {}: {}\n", p.name, i, finding_class_name(finding.kind),
+                   step_name(finding.step), finding.text);
+      good = launch.finished && launch.findings.empty();
+      if (!launch.finished) break;
+      const Comparison comparison = compare_results(launch.result, p.expected[i]);
+      for (const StageComparison& stage : comparison.stages) values_ += stage.values;
+      if (comparison.equal()) continue;
+      good = false;
+      fmt::print("{} launch {}: {}\n", p.name, i, describe(comparison, "gpu", "naive"));
+    }
+    if (good) return;
+    ++failures_;
+    const std::string path = fmt::format("{}/failed_{}.json", options_.out, failures_);
+    save_case(p.c, path);
+    fmt::print("{}: differs, saved as {}\n", p.name, path);
+    std::fflush(stdout);
+  }
+
+  bool enough() const { return failures_ >= options_.max_failures; }
+  uint64_t failures() const { return failures_; }
+
+  void summary(double seconds) const {
+    fmt::print(
+        "{} cases, {} launches, {} routed rows, {} values compared, {} cases differ, {} not "
+        "for this card{}, {:.1f} s\n",
+        cases_, launches_, rows_, values_, failures_, refused_,
+        last_refusal_.empty() ? "" : " (" + last_refusal_ + ")", seconds);
+  }
+
+ private:
+  const Options& options_;
+  GpuSession& session_;
+  uint64_t cases_ = 0, launches_ = 0, rows_ = 0, values_ = 0, failures_ = 0, refused_ = 0;
+  std::string last_refusal_;
+};
+
+/// Prepares a batch on all cores, then runs it on the card.
+void run_batches(Checker& checker, const Options& options) {
+  constexpr uint64_t kBatch = 128;
+  const uint64_t end = options.first + options.cases;
+  for (uint64_t first = options.first; first < end && !checker.enough(); first += kBatch) {
+    const int64_t count = static_cast<int64_t>(std::min(kBatch, end - first));
+    std::vector<Prepared> batch(static_cast<size_t>(count));
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int64_t i = 0; i < count; ++i) {
+      Prepared& p = batch[static_cast<size_t>(i)];
+      p.name = fmt::format("case {}:{}", options.seed, first + static_cast<uint64_t>(i));
+      p.c = random_case(options.seed, first + static_cast<uint64_t>(i));
+      checker.prepare(p, 1);
+    }
+    for (const Prepared& p : batch)
+      if (!checker.enough()) checker.run(p);
+  }
+}
+
+Case sized_case(const std::string& text, const Options& options) {
+  const size_t colon = text.find(':');
+  const std::string name = text.substr(0, colon);
+  Case c;
+  if (name == "flash")
+    c.shape = {1, 32, 6, 4096, 2048, 0};
+  else if (name == "v3")
+    c.shape = {1, 32, 8, 7168, 2048, 0};
+  else
+    throw InputError("size '" + text + "' is not flash:TOKENS or v3:TOKENS");
+  c.shape.max_tokens_per_rank =
+      colon == std::string::npos ? 1 : static_cast<uint32_t>(std::stoul(text.substr(colon + 1)));
+  c.tokens = {c.shape.max_tokens_per_rank};
+  c.clamp = 10;
+  c.kernel.block_m = options.block_m;
+  c.kernel.sms_per_rank = options.sms;
+  c.kernel.stages = options.stages != 0 ? options.stages : options.block_m == 64 ? 7 : 5;
+  c.kernel.scheduler = options.scheduler == "wave" ? SchedulerPolicy::Wave : SchedulerPolicy::Ring;
+  set_launches(c, 1);
+  return c;
+}
+
+/// Launches the same few cases over and over: y must stay as it was the first time.
+uint64_t run_rotation(GpuSession& session, const Options& options) {
+  struct Turn {
+    Case c;
+    Problem problem;
+    std::vector<uint16_t> y;
+  };
+  constexpr size_t kTurns = 12;
+  std::vector<Turn> turns;
+  WeightCache cache;
+  for (uint64_t i = options.first; turns.size() < kTurns; ++i) {
+    Turn turn{random_case(options.seed, i), {}, {}};
+    try {
+      session.check(turn.c.launches[0].shape, turn.c.kernel);
+    } catch (const InputError&) {
+      continue;
+    }
+    turn.problem = make_problem(turn.c, 0, cache);
+    turns.push_back(std::move(turn));
+    // A second routing on the same layout: nothing is cleared between the two.
+    Turn again = turns.back();
+    again.c.routing.seed += 77;
+    set_launches(again.c, 1);
+    again.problem = make_problem(again.c, 0, cache);
+    turns.push_back(std::move(again));
+  }
+  uint64_t wrong = 0;
+  for (uint32_t i = 0; i < options.rotate; ++i) {
+    Turn& turn = turns[i % turns.size()];
+    GpuLaunch launch = session.launch(turn.problem, turn.c.kernel);
+    for (const Finding& finding : launch.findings)
+      fmt::print("rotation, launch {}: {}\n", i, finding.text);
+    if (i < turns.size()) turn.y = launch.result.y;
+    const bool same = launch.finished && launch.findings.empty() && launch.result.y == turn.y;
+    wrong += !same;
+  }
+  fmt::print("rotation: {} launches of {} cases, {} differ from their first\n", options.rotate,
+             turns.size(), wrong);
+  return wrong;
+}
+
+/// Leaves out arrives of one step after the other: each launch must end in a report, and the card
+/// must work on afterwards.
+uint64_t run_hangs(const Options& options) {
+  uint64_t wrong = 0;
+  const Case c = random_case(options.seed, options.first);
+  WeightCache cache;
+  const Problem problem = make_problem(c, 0, cache);
+  for (const Step step : {Step::MathReleaseStage, Step::TaskPublish, Step::TaskRelease}) {
+    GpuSession broken({0, 1.0, step});
+    const auto start = std::chrono::steady_clock::now();
+    const GpuLaunch launch = broken.launch(problem, c.kernel);
+    fmt::print("arrives of {} left out: {} in {:.2f} s, {} findings\n", step_name(step),
+               launch.finished ? "FINISHED" : "given up", seconds_since(start),
+               launch.findings.size());
+    for (const Finding& finding : launch.findings)
+      fmt::print("  {} at {}: {}\n", finding_class_name(finding.kind), step_name(finding.step),
+                 finding.text);
+    wrong += launch.finished || launch.findings.empty();
+    GpuSession whole;
+    const GpuLaunch after = whole.launch(problem, c.kernel);
+    const bool right = after.finished && after.findings.empty() &&
+                       compare_results(after.result, run_naive(problem)).equal();
+    fmt::print("  afterwards: {}\n", right ? "right" : "WRONG");
+    wrong += !right;
+  }
+  return wrong;
+}
+
+void run_times(GpuSession& session, const Options& options) {
+  for (const std::string& text : options.times) {
+    const Case c = sized_case(text, options);
+    WeightCache cache;
+    std::vector<double> us = session.time(make_problem(c, 0, cache), c.kernel, 30);
+    std::sort(us.begin(), us.end());
+    fmt::print("{} block_m {} stages {} {}: median {:.1f} us, least {:.1f}, most {:.1f}\n", text,
+               c.kernel.block_m, c.kernel.stages, options.scheduler, us[us.size() / 2], us.front(),
+               us.back());
+    std::fflush(stdout);
+  }
+}
+
+int run(const Options& options) {
+  const auto start = std::chrono::steady_clock::now();
+  GpuSession session({0, options.limit_seconds, Step::None});
+  fmt::print("{}, driver {}, {} SMs; {} host threads\n", session.device().name,
+             session.device().driver, session.device().sms, omp_get_max_threads());
+  Checker checker(options, session);
+  for (const std::string& file : options.files) {
+    Prepared p{file, load_case(file), "", {}, {}};
+    checker.prepare(p, 0);
+    checker.run(p);
+  }
+  for (const std::string& size : options.sizes) {
+    Prepared p{size, sized_case(size, options), "", {}, {}};
+    checker.prepare(p, 0);
+    checker.run(p);
+  }
+  run_batches(checker, options);
+  checker.summary(seconds_since(start));
+  uint64_t wrong = checker.failures();
+  if (options.rotate != 0) wrong += run_rotation(session, options);
+  if (options.hang) wrong += run_hangs(options);
+  run_times(session, options);
+  return wrong == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace moetwin
+
+int main(int argc, char** argv) {
+  moetwin::Options options;
+  CLI::App app("Compares the kernel on card 0 with the naive path, stage by stage.");
+  app.add_option("--cases", options.cases, "generated cases to run");
+  app.add_option("--seed", options.seed, "their stream");
+  app.add_option("--first", options.first, "number of the first");
+  app.add_option("--out", options.out, "where cases that differ are saved");
+  app.add_option("--rotate", options.rotate, "launches in a row on one workspace");
+  app.add_flag("--hang", options.hang, "plant missing arrives and look at the report");
+  app.add_option("--size", options.sizes, "full-size layers to compare: flash:T or v3:T");
+  app.add_option("--time", options.times, "full-size layers to time: flash:T or v3:T");
+  app.add_option("--block-m", options.block_m, "of full-size layers");
+  app.add_option("--sms", options.sms, "of full-size layers");
+  app.add_option("--stages", options.stages, "of full-size layers; 0: as many as fit");
+  app.add_option("--scheduler", options.scheduler, "of full-size layers: ring or wave");
+  app.add_option("--limit", options.limit_seconds, "longest wait in the kernel, in seconds");
+  app.add_option("--max-failures", options.max_failures, "stop after so many");
+  app.add_option("files", options.files, "case files to run");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return moetwin::run(options);
+  } catch (const moetwin::NoCudaDevice& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 3;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
+}
