@@ -51,8 +51,8 @@ Theme draw_theme(Draw& draw) {
   return Theme::NoTokens;
 }
 
-constexpr uint32_t kSides[] = {128, 128, 128, 256, 256, 384, 512};
-constexpr uint32_t kShortSides[] = {128, 128, 256};
+constexpr uint32_t kSides[] = {128, 128, 128, 128, 128, 128, 128, 256, 256, 384, 512};
+constexpr uint32_t kShortSides[] = {128, 128, 128, 256};
 
 void draw_shape(Draw& draw, Theme theme, Case& c) {
   Shape& s = c.shape;
@@ -93,7 +93,8 @@ void draw_kernel(Draw& draw, Theme theme, Case& c) {
   KernelOptions& k = c.kernel;
   k.block_m = draw.chance(60) ? 64 : 128;
   k.stages = draw.between(1, 6);
-  k.sms_per_rank = theme == Theme::ManyLaps ? draw.between(1, 2) : draw.between(1, 8);
+  constexpr uint32_t kSms[] = {1, 1, 1, 2, 2, 2, 3, 3, 4, 5, 6, 7, 8};
+  k.sms_per_rank = theme == Theme::ManyLaps ? draw.between(1, 2) : draw.pick(kSms);
   k.scheduler =
       theme == Theme::ManyLaps || draw.chance(60) ? SchedulerPolicy::Ring : SchedulerPolicy::Wave;
   if (draw.chance(50)) k.experts_per_wave = draw.between(1, c.shape.num_local_experts() + 1);
@@ -104,13 +105,15 @@ void draw_kernel(Draw& draw, Theme theme, Case& c) {
 }
 
 /// Multiply-accumulates of a launch.
-constexpr uint64_t kMaxWork = 40'000'000;
+constexpr uint64_t kMaxWork = 12'000'000;
 
 uint32_t most_tokens(Draw& draw, const Shape& s) {
   const uint64_t row_work = uint64_t{3} * s.hidden * s.intermediate;
   const uint64_t by_work = kMaxWork / row_work;
-  const uint32_t wanted =
-      draw.chance(75) ? draw.between(1, 120) : draw.between(120, kMaxGeneratedRows);
+  const uint32_t size = draw.between(1, 100);
+  const uint32_t wanted = size <= 65   ? draw.between(1, 48)
+                          : size <= 92 ? draw.between(49, 128)
+                                       : draw.between(129, kMaxGeneratedRows);
   return std::max(1u, static_cast<uint32_t>(std::min<uint64_t>(by_work, wanted)) / s.topk);
 }
 

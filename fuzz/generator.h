@@ -9,7 +9,7 @@
 namespace moetwin {
 
 /// Case number `index` of stream `seed`; the same on every machine. make_plan accepts it, no launch
-/// routes more than kMaxGeneratedRows rows, and most cases stay below a hundredth of a second.
+/// routes more than kMaxGeneratedRows rows, and most take some milliseconds.
 Case random_case(uint64_t seed, uint64_t index);
 
 constexpr uint32_t kMaxGeneratedRows = 400;

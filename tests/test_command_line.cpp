@@ -77,7 +77,7 @@ TEST_CASE(
 TEST_CASE("command line: bad usage is status 2, one line, and nothing on standard output") {
   const ProgramDirectory dir;
   dir.write("c.json", kSmallCase);
-  for (const char* arguments : {
+  for (const std::string& arguments : std::vector<std::string>{
            "",
            "frobnicate",
            "--frobnicate",
@@ -107,7 +107,7 @@ TEST_CASE("command line: bad usage is status 2, one line, and nothing on standar
            "run c.json --no-math --reference",
            "run c.json --no-math --dump d.safetensors",
            "run c.json --dump absent/d.safetensors",
-           "run c.json --json=3",
+           "run c.json --json=maybe",
            "run absent.json",
            "run .",
            "diff",
