@@ -69,13 +69,6 @@ int complain_of_usage(const CLI::ParseError& error, const std::vector<std::strin
                   kExitBadInput);
 }
 
-/// The deepest verb that help was asked for.
-std::string help_text(const CLI::App& app) {
-  const CLI::App* deepest = &app;
-  while (!deepest->get_subcommands().empty()) deepest = deepest->get_subcommands().front();
-  return deepest->help();
-}
-
 /// Verbs write through stdio; a full disk or a closed pipe must not look like success.
 int finish_output(int status) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
@@ -123,7 +116,7 @@ int run_command_line(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    std::fputs(help_text(app).c_str(), stdout);
+    std::fputs(app.help().c_str(), stdout);
     return finish_output(kExitFine);
   } catch (const CLI::CallForVersion& version) {
     std::fputs((std::string(version.what()) + "\n").c_str(), stdout);

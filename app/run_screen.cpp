@@ -41,8 +41,24 @@ std::string indented(std::string_view text, std::string_view indent) {
   return out;
 }
 
+/// A paragraph broken at spaces, for text that comes as one long line.
+std::string wrapped(std::string_view text, std::string_view indent) {
+  constexpr size_t kColumns = 100;
+  const size_t room = kColumns - indent.size();
+  std::string out;
+  while (text.size() > room) {
+    const size_t space = text.rfind(' ', room);
+    const size_t end = space == std::string_view::npos ? text.find(' ') : space;
+    if (end == std::string_view::npos) break;
+    out += fmt::format("{}{}\n", indent, text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return out + fmt::format("{}{}\n", indent, text);
+}
+
 std::string digest_lines(const RunReport& report) {
   std::string lines;
+  if (!report.math) return "y          none: --no-math leaves every value out\n";
   if (report.digests.empty()) return "y          none: no launch came to its end\n";
   const size_t last = report.digests.size() - 1;
   for (size_t launch = 0; launch < last; ++launch)
@@ -125,14 +141,21 @@ std::string case_lines(const Case& c, bool unsafe_ring) {
 }
 
 std::string finding_text(const Finding& finding) {
+  constexpr std::string_view kIndent = "           ";
   std::string text = finding_class_name(finding.kind);
+  if (finding.step != Step::None) text += fmt::format(" at {}", step_name(finding.step));
   if (!finding.role.empty())
-    text += fmt::format(": rank {}, SM {}, {} {}", finding.rank, finding.sm, finding.role,
-                        step_words(finding.step));
-  if (finding.step != Step::None) text += fmt::format(" ({})", step_name(finding.step));
-  text += "\n" + indented(finding.text, "           ");
-  if (!finding.other.empty()) text += indented("the other side: " + finding.other, "           ");
-  return text;
+    text += fmt::format(", rank {}, SM {}, {}", finding.rank, finding.sm, finding.role);
+  text += "\n";
+  std::string_view rest = finding.text;
+  while (!rest.empty()) {
+    const size_t end = rest.find('\n');
+    text += wrapped(rest.substr(0, end), kIndent);
+    if (end == std::string_view::npos) break;
+    rest.remove_prefix(end + 1);
+  }
+  const bool told = finding.text.find(finding.other) != std::string::npos;
+  return told ? text : text + wrapped("the other side: " + finding.other, kIndent);
 }
 
 std::string run_screen(const Case& c, const RunReport& report) {

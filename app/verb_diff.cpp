@@ -156,9 +156,10 @@ Verdict compare_sides(const Case& c, const Side& left, const Side& right) {
     const std::optional<Difference> first = comparison.first();
     if (first && verdict.equal)
       verdict.first = difference_json(*first, launch, describe(*first, left.name, right.name));
-    if (first || launch + 1 == c.launches.size())
-      verdict.text +=
-          fmt::format("launch {}: {}", launch, describe(comparison, left.name, right.name));
+    const bool in_full = first || launch + 1 == c.launches.size();
+    const std::string text =
+        in_full ? describe(comparison, left.name, right.name) : "equal in every compared stage\n";
+    verdict.text += fmt::format("launch {}: {}", launch, text);
     verdict.equal = verdict.equal && !first;
   }
   if (!verdict.complete)

@@ -58,6 +58,7 @@ TEST_CASE(
     CHECK(ran.err.empty());
     CHECK(contains(ran.out, "Examples:\n"));
     CHECK(contains(ran.out, std::string("  moetwin ") + verb));
+    CHECK(contains(ran.out, std::string("Usage: moetwin ") + verb));
   }
   for (const char* verb : {"record", "check", "vectors"}) {
     CAPTURE(verb);
@@ -321,6 +322,40 @@ TEST_CASE("command line: run --no-math counts the protocol and has no y") {
   for (const char* key : {"events", "tiles", "invariants_checked", "peak_bytes", "rows_pulled"})
     CHECK_MESSAGE(out[key].get<uint64_t>() > 0, key);
   CHECK(out["rows_combined"] == 2 * (8 + 3));
+}
+
+TEST_CASE("command line: a deadlock is status 1, has no y, and its repeat command shows it again") {
+  const ProgramDirectory dir;
+  REQUIRE(dir.run("case small --set schedule=random:2 --out c.json").status == 0);
+  std::string text = dir.read("c.json");
+  const std::string ring = "\"scheduler\":\"ring\"";
+  REQUIRE(contains(text, ring));
+  dir.write("c.json", text.replace(text.find(ring), ring.size(), ring + ",\"ring_blocks\":1"));
+  CHECK(dir.run("run c.json").status == 2);
+  const Ran ran = dir.run("run c.json --unsafe-ring --reference --json");
+  CAPTURE(ran.err);
+  CHECK(ran.status == 1);
+  CHECK(ran.err.empty());
+  const nlohmann::json out = ran.json();
+  CHECK(out["y"].is_null());
+  CHECK(out["stages"]["l2"].is_null());
+  CHECK(out["error"].is_null());
+  CHECK(out["traffic"].is_null());
+  REQUIRE(!out["findings"].empty());
+  const nlohmann::json finding = out["findings"][0];
+  CHECK(keys(finding) ==
+        std::set<std::string>{"class", "step", "rank", "sm", "role", "text", "other", "repeat"});
+  CHECK(finding["class"] == "deadlock");
+  const Ran again = dir.paste(finding["repeat"].get<std::string>());
+  CHECK(again.status == 1);
+  CHECK(contains(again.out, "finding 1  deadlock at " + finding["step"].get<std::string>()));
+  CHECK(contains(again.out, out["schedule"].get<std::string>()));
+  CHECK(contains(again.out, "repeat     " + finding["repeat"].get<std::string>()));
+
+  const Ran diff = dir.run("diff c.json --unsafe-ring --json");
+  CHECK(diff.status == 1);
+  CHECK(diff.json()["equal"] == false);
+  CHECK(diff.json()["left_findings"][0]["class"] == "deadlock");
 }
 
 TEST_CASE("command line: diff finds nothing between sim and naive, and names a changed bit") {
