@@ -1,191 +1,185 @@
-// The house style that a program can check, and the direction in which includes may point. The
-// checks are functions of a text, so that bad texts show that they can fail.
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
 
-namespace fs = std::filesystem;
+#include "tests/style_rules.h"
 
+namespace moetwin::style {
 namespace {
 
-constexpr size_t kMaxColumns = 100;
-constexpr size_t kMaxLines = 600;
-constexpr size_t kMaxHeadLines = 10;
+namespace fs = std::filesystem;
 
-/// Folders that a folder may include, besides itself.
-const std::map<std::string, std::vector<std::string>> kMayInclude = {
-    {"common", {}},
-    {"model", {"common"}},
-    {"cpu_sim", {"common", "model"}},
-    {"cuda", {"common", "model", "fuzz"}},
-    {"fuzz", {"common", "model", "cpu_sim"}},
-    {"app", {"common", "model", "cpu_sim", "cuda", "fuzz"}},
-    {"tests", {"common", "model", "cpu_sim", "cuda", "fuzz", "app"}},
-};
+const fs::path kRoot = MOETWIN_SOURCE_DIR;
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
+bool is_checked(const fs::path& path) {
+  const std::string extension = path.extension().string();
+  const std::string name = path.filename().string();
+  return extension == ".h" || extension == ".cpp" || extension == ".cu" || extension == ".cmake" ||
+         name == "CMakeLists.txt" || name == "quickstart" || name == "check" || name == "run" ||
+         name == "setup";
 }
 
-/// Columns as a reader counts them: UTF-8 continuation bytes take none.
-size_t columns(const std::string& line) {
-  return static_cast<size_t>(std::count_if(line.begin(), line.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
-}
-
-std::vector<std::string> include_faults(const std::string& folder, const std::string& text) {
-  std::vector<std::string> faults;
-  const std::regex include(R"re(#include "(\w+)/)re");
-  for (std::sregex_iterator it(text.begin(), text.end(), include), end; it != end; ++it) {
-    const std::string target = (*it)[1];
-    const auto& allowed = kMayInclude.at(folder);
-    if (target == folder || !kMayInclude.contains(target)) continue;
-    if (std::find(allowed.begin(), allowed.end(), target) == allowed.end())
-      faults.push_back(folder + " includes " + target);
-  }
-  return faults;
-}
-
-std::vector<std::string> line_faults(const std::string& text) {
-  std::vector<std::string> faults;
-  const std::vector<std::string> lines = lines_of(text);
-  if (lines.size() > kMaxLines) faults.push_back("more than 600 lines");
-  // Assembled, so that this file does not name them itself.
-  const std::regex banned(std::string("\\b(TO") + "DO|FIX" + "ME|XX" + "X)\\b");
-  for (size_t i = 0; i < lines.size(); ++i) {
-    const std::string place = "line " + std::to_string(i + 1) + ": ";
-    if (columns(lines[i]) > kMaxColumns) faults.push_back(place + "over 100 columns");
-    if (lines[i].find('\t') != std::string::npos) faults.push_back(place + "a tab");
-    if (!lines[i].empty() && lines[i].back() == ' ') faults.push_back(place + "space at the end");
-    if (std::regex_search(lines[i], banned)) faults.push_back(place + "a bare note to do");
-  }
-  return faults;
-}
-
-/// A file opens with a comment that says what it owns, at most ten lines of it. Tests may start
-/// with their includes: their cases say what they are about.
-std::vector<std::string> head_faults(const std::string& text, bool header, bool test) {
-  std::vector<std::string> faults;
-  const std::vector<std::string> lines = lines_of(text);
-  size_t head = 0;
-  while (head < lines.size() && lines[head].rfind("//", 0) == 0) ++head;
-  if (head == 0 && !test) faults.push_back("no opening comment");
-  size_t prose = 0;
-  // Tables inside the opening comment are counted apart: indented by three spaces or more.
-  for (size_t i = 0; i < head; ++i)
-    if (lines[i].rfind("//  ", 0) != 0 && lines[i] != "//") ++prose;
-  if (prose > kMaxHeadLines) faults.push_back("an opening comment of more than ten lines");
-  if (header && text.find("#pragma once") == std::string::npos) faults.push_back("no #pragma once");
-  return faults;
-}
-
-std::vector<std::string> cuda_faults(const std::string& text) {
-  std::vector<std::string> faults;
-  if (std::regex_search(text, std::regex(R"re(#include <(fmt|Eigen|boost|nlohmann|hwy)/)re")))
-    faults.push_back("a .cu file includes a library that nvcc does not take");
-  return faults;
-}
-
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
+std::string read(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
   return text.str();
 }
 
-template <class F>
-void for_each_source(F&& f) {
-  const fs::path root = MOETWIN_SOURCE_DIR;
-  for (const auto& [folder, allowed] : kMayInclude) {
-    if (!fs::exists(root / folder)) continue;
-    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
-      const std::string extension = entry.path().extension();
-      if (extension == ".h" || extension == ".cpp" || extension == ".cu")
-        f(folder, entry.path(), read_file(entry.path()));
-    }
+Files read_tree() {
+  Files files;
+  const auto add = [&](const fs::path& path) {
+    if (is_checked(path)) files[path.lexically_relative(kRoot).generic_string()] = read(path);
+  };
+  for (const char* folder : {"common", "model", "cpu_sim", "cuda", "fuzz", "app", "tests", ".ci"}) {
+    if (!fs::exists(kRoot / folder)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder))
+      if (entry.is_regular_file()) add(entry.path());
   }
+  for (const auto& entry : fs::directory_iterator(kRoot))
+    if (entry.is_regular_file()) add(entry.path());
+  return files;
 }
+
+std::string joined(const Findings& findings) {
+  std::string text;
+  for (const std::string& finding : findings) text += finding + "\n";
+  return text;
+}
+
+/// A well-formed file, which each test of a rule spoils in one place.
+std::string good(const std::string& body) { return "// Owns something.\n#pragma once\n" + body; }
 
 }  // namespace
 
-TEST_CASE("style: data flows one way through the folders") {
-  size_t files = 0;
-  for_each_source([&](const std::string& folder, const fs::path& path, const std::string& text) {
-    ++files;
-    for (const std::string& fault : include_faults(folder, text)) FAIL_CHECK(path, ": ", fault);
-  });
-  CHECK(files > 80);
-}
-
-TEST_CASE("style: lines, heads and files keep to the house") {
-  for_each_source([&](const std::string& folder, const fs::path& path, const std::string& text) {
-    for (const std::string& fault : line_faults(text)) FAIL_CHECK(path, ": ", fault);
-    for (const std::string& fault : head_faults(text, path.extension() == ".h", folder == "tests"))
-      FAIL_CHECK(path, ": ", fault);
-    if (path.extension() == ".cu")
-      for (const std::string& fault : cuda_faults(text)) FAIL_CHECK(path, ": ", fault);
-  });
-}
-
-TEST_CASE("style: the top level holds what belongs there and nothing else") {
-  const std::vector<std::string> allowed{"CMakeLists.txt",
-                                         "CMakePresets.json",
-                                         "LICENSE",
-                                         "README.md",
-                                         "app",
-                                         "check",
-                                         "common",
-                                         "cpu_sim",
-                                         "cuda",
-                                         "docs",
-                                         "fuzz",
-                                         "model",
-                                         "quickstart",
-                                         "tests",
-                                         ".ci",
-                                         ".clang-format",
-                                         ".gitignore",
-                                         ".git",
-                                         "build"};
-  for (const auto& entry : fs::directory_iterator(fs::path(MOETWIN_SOURCE_DIR))) {
-    const std::string name = entry.path().filename();
-    if (name.rfind("build-", 0) == 0 || name.rfind(".device_", 0) == 0) continue;
-    CHECK_MESSAGE(std::find(allowed.begin(), allowed.end(), name) != allowed.end(), name);
+TEST_CASE("style: the source tree follows every rule") {
+  const Files files = read_tree();
+  REQUIRE(files.count("common/shape.h") == 1);
+  REQUIRE(files.count("CMakeLists.txt") == 1);
+  REQUIRE(files.count("tests/test_style.cpp") == 1);
+  for (const auto rule : {include_direction, device_includes, text_form, file_heads, banned_words,
+                          library_calls, belongs_to_target}) {
+    const Findings findings = rule(files);
+    CHECK_MESSAGE(findings.empty(), "\n", joined(findings));
   }
 }
 
-TEST_CASE("style: the checks see bad texts") {
-  CHECK(!include_faults("common", "#include \"model/case.h\"\n").empty());
-  CHECK(!include_faults("cpu_sim", "#include \"cuda/ptx.h\"\n").empty());
-  CHECK(!include_faults("cuda", "#include \"cpu_sim/fiber.h\"\n").empty());
-  CHECK(include_faults("app", "#include \"fuzz/generator.h\"\n").empty());
-  CHECK(!line_faults(std::string(101, 'x') + "\n").empty());
-  CHECK(line_faults(std::string(100, 'x') + "\n").empty());
-  CHECK(!line_faults("a\tb\n").empty());
-  CHECK(!line_faults("a \n").empty());
-  CHECK(!line_faults(std::string("// TO") + "DO later\n").empty());
-  CHECK(!line_faults([] {
-           std::string text;
-           for (int i = 0; i < 601; ++i) text += "x\n";
-           return text;
-         }())
-             .empty());
-  CHECK(!head_faults("#pragma once\n", true, false).empty());
-  CHECK(!head_faults("// What it owns.\n", true, false).empty());
-  CHECK(head_faults("// What it owns.\n#pragma once\n", true, false).empty());
-  std::string long_head;
-  for (int i = 0; i < 11; ++i) long_head += "// more\n";
-  CHECK(!head_faults(long_head + "#pragma once\n", true, false).empty());
-  CHECK(!cuda_faults("#include <fmt/format.h>\n").empty());
+TEST_CASE("style: the top level holds only what the map of the tree lists") {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(kRoot))
+    names.push_back(entry.path().filename().string());
+  CHECK(joined(top_level(names)) == "");
+  CHECK(top_level({"common", "build", "build-debug", ".git"}).empty());
+  CHECK(top_level({"common", "notes.txt", "a.out"}).size() == 2);
 }
+
+TEST_CASE("style: a folder that includes a later one is found") {
+  const Files around = {{"common/a.h", good("")},  {"model/a.h", good("")},
+                        {"cpu_sim/a.h", good("")}, {"cuda/a.h", good("")},
+                        {"fuzz/a.h", good("")},    {"app/a.h", good("")},
+                        {"tests/a.h", good("")}};
+  const std::vector<std::string> folders = {"common", "model", "cpu_sim", "cuda",
+                                            "fuzz",   "app",   "tests"};
+  for (size_t from = 0; from < folders.size(); ++from)
+    for (size_t to = 0; to < folders.size(); ++to) {
+      Files files = around;
+      files[folders[from] + "/b.h"] = good("#include \"" + folders[to] + "/a.h\"\n");
+      const bool backends = from + to == 5 && from != to && std::min(from, to) == 2;
+      CAPTURE(folders[from]);
+      CAPTURE(folders[to]);
+      CHECK(include_direction(files).size() == (to > from || backends ? 1 : 0));
+    }
+}
+
+TEST_CASE("style: an include that is not seen from the root is found") {
+  CHECK(include_direction({{"model/a.h", good("")}, {"model/b.h", good("#include \"a.h\"\n")}})
+            .size() == 1);
+  CHECK(include_direction({{"model/b.h", good("  #  include \"../app/a.h\"  // why\n")}}).size() ==
+        1);
+  CHECK(
+      include_direction({{"model/b.h", good("#include <vector>\n// #include \"a.h\"\n")}}).empty());
+}
+
+TEST_CASE("style: device code that reaches a host library through a header is found") {
+  Files files = {{"cuda/k.cu", "// A kernel.\n#include \"common/a.h\"\n"},
+                 {"common/a.h", good("#include \"common/b.h\"\n#include <cstdint>\n")},
+                 {"common/b.h", good("#include \"common/a.h\"\n")},
+                 {"cuda/host.cpp", "// Launch.\n#include <fmt/format.h>\n"}};
+  CHECK(device_includes(files).empty());
+  for (const char* library : {"fmt/format.h", "Eigen/Core", "boost/context/fiber.hpp",
+                              "nlohmann/json.hpp", "hwy/highway.h", "xxhash.h", "omp.h"}) {
+    files["common/b.h"] = good("#include <" + std::string(library) + ">\n");
+    CAPTURE(library);
+    // Found from the kernel and from both headers.
+    CHECK(device_includes(files).size() == 3);
+  }
+}
+
+TEST_CASE("style: long lines, tabs, trailing spaces, missing newlines and long files are found") {
+  const std::string hundred(100, 'x');
+  CHECK(text_form({{"model/a.h", good(hundred + "\n")}}).empty());
+  CHECK(text_form({{"model/a.h", good(hundred + "x\n")}}).size() == 1);
+  CHECK(text_form({{"model/a.h", good(hundred.substr(1) + "\xC2\xB5\n")}}).empty());
+  CHECK(text_form({{"model/a.h", good("\tint a;\n")}}).size() == 1);
+  CHECK(text_form({{"model/a.h", good("int a; \n")}}).size() == 1);
+  CHECK(text_form({{"model/a.h", good("int a;")}}).size() == 1);
+  std::string lines;
+  for (int i = 0; i < 598; ++i) lines += "int a;\n";
+  CHECK(text_form({{"model/a.h", good(lines)}}).empty());
+  CHECK(text_form({{"model/a.h", good(lines + "\n")}}).size() == 1);
+}
+
+TEST_CASE("style: a file without a head, or with one that is too long, is found") {
+  const std::string line = "// Owns something.\n";
+  std::string head;
+  for (int i = 0; i < 10; ++i) head += line;
+  CHECK(file_heads({{"model/a.h", head + "#pragma once\n"}}).empty());
+  CHECK(file_heads({{"model/a.h", head + line + "#pragma once\n"}}).size() == 1);
+  CHECK(file_heads({{"model/a.h", "#pragma once\n"}}).size() == 1);
+  CHECK(file_heads({{"model/a.h", line}}).size() == 1);
+  CHECK(file_heads({{"cuda/a.cu", "int a;\n"}}).size() == 1);
+  CHECK(file_heads({{"model/a.cpp", "int a;\n"}}).size() == 1);
+  CHECK(file_heads({{"model/a.cpp", "int a;\n"}, {"model/a.h", good("")}}).empty());
+  CHECK(file_heads({{"tests/test_a.cpp", "int a;\n"}, {"app/verb_a.cpp", "int a;\n"}}).empty());
+  CHECK(file_heads({{"check", "#!/bin/sh\n" + std::string("# a\n") + "true\n"}}).empty());
+}
+
+TEST_CASE("style: marks of unfinished work, banners and private paths are found") {
+  const std::string mark = std::string("TO") + "DO";
+  const std::string place = std::string("/ro") + "ot/";
+  const std::string banner = "// " + std::string(10, '=');
+  for (const std::string& bad : {"// " + mark + ": later", "\"" + place + "a\"", banner,
+                                 "  " + banner + " roles", "#" + std::string(40, '-')}) {
+    CAPTURE(bad);
+    CHECK(banned_words({{"model/a.h", good(bad + "\n")}}).size() == 1);
+  }
+  CHECK(banned_words({{"model/a.h", good("// " + mark + "S are many\n")}}).empty());
+  CHECK(banned_words({{"model/a.h", good("int root = a/work/2; // -1\n")}}).empty());
+}
+
+TEST_CASE("style: library code that prints or ends the program is found") {
+  for (const char* bad : {"std::exit(1);", "abort ();", "std::printf(\"a\");", "std::cerr << 1;",
+                          "for (auto a : b | std::views::take(1)) {}"}) {
+    CAPTURE(bad);
+    for (const char* folder : {"common", "model", "cpu_sim", "cuda", "fuzz"}) {
+      CAPTURE(folder);
+      CHECK(library_calls({{folder + std::string("/a.h"), good(bad + std::string("\n"))}}).size() ==
+            1);
+    }
+  }
+  CHECK(library_calls({{"app/a.cpp", "std::printf(\"a\");\n"}}).empty());
+  CHECK(library_calls({{"model/a.h", good("std::snprintf(a, 1, b); on_exit_of(c);\n")}}).empty());
+}
+
+TEST_CASE("style: a source that no target collects is found") {
+  CHECK(belongs_to_target({{"model/a.cpp", ""}, {"cuda/a.cu", ""}, {"app/yardstick/a.cpp", ""}})
+            .empty());
+  CHECK(belongs_to_target({{"model/deep/a.cpp", ""}}).size() == 1);
+  CHECK(belongs_to_target({{"common/a.cpp", ""}}).size() == 1);
+  CHECK(belongs_to_target({{"model/a.cu", ""}}).size() == 1);
+}
+
+}  // namespace moetwin::style
