@@ -264,7 +264,11 @@ class Sm90Machine {
   __device__ __forceinline__ void fence_proxy_async(FenceSpace space, Step) {
     ptx::fence_proxy_async(space);
   }
-  __device__ __forceinline__ void fence_barrier_init(Step) { ptx::fence_mbarrier_init(); }
+  /// For the copy engine too: its bytes count on the new mbarriers.
+  __device__ __forceinline__ void fence_barrier_init(Step) {
+    ptx::fence_mbarrier_init();
+    ptx::fence_proxy_async(FenceSpace::Shared);
+  }
 
   // Copies.
 
