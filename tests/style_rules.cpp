@@ -30,8 +30,6 @@ bool is_code(const std::string& path) { return is_header(path) || is_source(path
 
 std::string folder_of(const std::string& path) { return path.substr(0, path.find('/')); }
 
-std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);
@@ -76,21 +74,27 @@ size_t columns_of(const std::string& line) {
       std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-/// Lines of comment that a file opens with, after the line that names an interpreter.
-size_t head_lines(const std::string& path, const std::vector<std::string>& lines) {
+struct Head {
+  size_t lines = 0;
+  size_t prose = 0;  ///< lines that are neither empty nor, further in, part of a table
+};
+
+/// The comment that a file opens with, after the line that names an interpreter.
+Head head_of(const std::string& path, const std::vector<std::string>& lines) {
   const std::string sign = is_code(path) ? "//" : "#";
-  const size_t first = !lines.empty() && starts_with(lines[0], "#!") ? 1 : 0;
-  size_t end = first;
-  while (end < lines.size() && starts_with(lines[end], sign)) ++end;
-  return end - first;
+  Head head;
+  size_t i = !lines.empty() && starts_with(lines[0], "#!") ? 1 : 0;
+  for (; i < lines.size() && starts_with(lines[i], sign); ++i) {
+    ++head.lines;
+    if (lines[i] != sign && !starts_with(lines[i], sign + "  ")) ++head.prose;
+  }
+  return head;
 }
 
 bool needs_head(const std::string& path, const Files& files) {
   if (is_header(path) || ends_with(path, ".cu")) return true;
-  if (!ends_with(path, ".cpp")) return false;
-  const std::string name = file_name(path);
-  if (starts_with(name, "test_") || starts_with(name, "verb_")) return false;
-  return files.count(path.substr(0, path.size() - 4) + ".h") == 0;
+  if (!is_source(path) || folder_of(path) == "tests") return false;
+  return files.count(path.substr(0, path.rfind('.')) + ".h") == 0;
 }
 
 Findings matches(const Files& files, const std::function<bool(const std::string&)>& selects,
@@ -171,9 +175,10 @@ Findings file_heads(const Files& files) {
   Findings findings;
   for (const auto& [path, text] : files) {
     const std::vector<std::string> lines = lines_of(text);
-    const size_t head = head_lines(path, lines);
-    if (head > kHeadLines) findings.push_back(at(path, head - 1, "a head of over ten lines"));
-    if (head == 0 && needs_head(path, files))
+    const Head head = head_of(path, lines);
+    if (head.prose > kHeadLines)
+      findings.push_back(at(path, kHeadLines, "a head of over ten lines"));
+    if (head.lines == 0 && needs_head(path, files))
       findings.push_back(at(path, 0, "no comment says what the file owns"));
     if (is_header(path) && std::find(lines.begin(), lines.end(), "#pragma once") == lines.end())
       findings.push_back(at(path, 0, "no #pragma once"));
@@ -212,7 +217,7 @@ Findings belongs_to_target(const Files& files) {
     const std::string folder = path.substr(0, path.rfind('/'));
     const bool collected = (place_of(folder) >= 0 && folder != "common") ||
                            folder == "app/yardstick" || folder == "tests/package" ||
-                           folder == "tests/gpu_check";
+                           folder == "tests/gpu_check" || folder == "tests/gpu_check";
     if (!collected) findings.push_back(at(path, 0, "no target collects this file"));
     if (ends_with(path, ".cu") && folder != "cuda")
       findings.push_back(at(path, 0, "device code lies in cuda/"));

@@ -27,8 +27,8 @@ Findings device_includes(const Files& files);
 /// lines.
 Findings text_form(const Files& files);
 
-/// A file opens with one to ten lines of comment. A .cpp beside a header of its name may leave that
-/// to the header; names that start with test_ or verb_ say enough. Headers have #pragma once.
+/// A file opens with at most ten lines of comment, tables in it (two spaces further in) not
+/// counted; only the sources of tests may go without. Headers have #pragma once.
 Findings file_heads(const Files& files);
 
 /// No word that marks unfinished work, no banner of repeated signs, no path of somebody's machine.
@@ -37,7 +37,8 @@ Findings banned_words(const Files& files);
 /// Library code neither ends the program nor prints, and leaves out what clang 14 cannot compile.
 Findings library_calls(const Files& files);
 
-/// Each .cpp and .cu lies where a target collects it: a folder's own level, or app/yardstick.
+/// Each .cpp and .cu lies where a target collects it: a folder's own level, app/yardstick, or a
+/// program's folder in tests/.
 Findings belongs_to_target(const Files& files);
 
 /// `names`: entries of the top level. Only what the tree's map lists.
