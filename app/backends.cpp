@@ -13,6 +13,7 @@
 #include "model/naive.h"
 
 #ifdef MOETWIN_HAVE_CUDA
+#include "cuda/device_info.h"
 #include "cuda/run_gpu.h"
 #endif
 
@@ -34,11 +35,30 @@ RunResult run_naive_launches(const Case& c, const RunOptions& options) {
 }
 
 #ifdef MOETWIN_HAVE_CUDA
-RunResult run_card(const Case& c, const RunOptions& options) { return run_gpu(c, options); }
-#else
-RunResult run_card(const Case&, const RunOptions&) {
-  throw NoDeviceError("no CUDA device: this moetwin was built without CUDA");
+RunResult run_card(const Case& c, const RunOptions& options) {
+  try {
+    return run_gpu(c, options);
+  } catch (const NoCudaDevice& error) {
+    throw NoDeviceError(error.what());
+  }
 }
+
+GoldenMachine describe_card() {
+  try {
+    const DeviceInfo device = device_info();
+    GoldenMachine machine;
+    machine.card = device.name;
+    machine.driver = device.driver.empty() ? "unknown" : device.driver;
+    return machine;
+  } catch (const NoCudaDevice& error) {
+    throw NoDeviceError(error.what());
+  }
+}
+#else
+constexpr const char* kNoCuda = "no CUDA device: this moetwin was built without CUDA";
+
+RunResult run_card(const Case&, const RunOptions&) { throw NoDeviceError(kNoCuda); }
+GoldenMachine describe_card() { throw NoDeviceError(kNoCuda); }
 #endif
 
 constexpr Backend kBackends[] = {
@@ -81,10 +101,10 @@ void check_options(const Backend& backend, const RunOptions& options) {
 
 GoldenMachine describe_machine(const Backend& backend) {
   GoldenMachine machine;
-  if (backend.on_card) {
-    throw NoDeviceError("no CUDA device: this moetwin was built without CUDA");
-  }
-  machine.cpu = processor_name();
+  if (backend.on_card)
+    machine = describe_card();
+  else
+    machine.cpu = processor_name();
   machine.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
   machine.version = MOETWIN_VERSION;
   return machine;

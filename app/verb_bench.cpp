@@ -1,3 +1,4 @@
+// bench: rates of the hot kernels, as ratios measured in one run.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <sys/wait.h>

@@ -1,3 +1,4 @@
+// case: a case file from a preset and settings.
 #include <fmt/format.h>
 
 #include <cstdio>

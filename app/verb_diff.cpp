@@ -1,3 +1,4 @@
+// diff: one case on two backends, or one against a file of tensors, to the first differing bit.
 #include <fmt/format.h>
 
 #include <cstdio>

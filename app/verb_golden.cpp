@@ -1,3 +1,4 @@
+// golden: digests of many cases recorded and checked, and recorded tensor-core vectors.
 #include <fmt/format.h>
 
 #include <cstdio>

@@ -1,3 +1,4 @@
+// layout: the symmetric buffer of a case, region by region.
 #include <fmt/format.h>
 
 #include <cstdio>

@@ -1,3 +1,4 @@
+// ring: the smallest ring that cannot deadlock, and the reason in words.
 #include <fmt/format.h>
 
 #include <cstdio>

@@ -1,3 +1,4 @@
+// run: one case on one backend, shown on a screen or as JSON.
 #include <fmt/format.h>
 
 #include <cstdio>
