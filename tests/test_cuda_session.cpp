@@ -91,7 +91,9 @@ TEST_CASE("cuda: y does not depend on tile height, stages, policy, SMs or launch
 
 TEST_CASE("cuda: a missing arrive is reported within the limit and the card works on [gpu]") {
   if (!has_card()) return;
-  const Case c = small_case();
+  Case c = small_case();
+  c.kernel.sms_per_rank = 1;  // so that every step is needed more often than there is room
+  c.kernel.stages = 1;
   WeightCache cache;
   const Problem problem = make_problem(c, 0, cache);
   for (const Step step : {Step::MathReleaseStage, Step::TaskPublish, Step::TaskRelease}) {
