@@ -4,8 +4,7 @@
 
 #include <cstdint>
 
-#include "common/kernel_plan.h"
-#include "common/step.h"
+#include "common/machine.h"
 
 namespace moetwin {
 
@@ -16,8 +15,15 @@ enum class MutantKind : uint8_t {
   Count,       ///< `delta` more arrivals, threads or units added
   Target,      ///< a wait wants `delta` more
   Parity,      ///< a wait uses the other parity
-  LeaderOnly,  ///< a fence is executed by one lane instead of all
+  LeaderOnly,  ///< a fence is executed by the agent's first lane instead of all
+  Order,       ///< a release or acquire is relaxed
+  Scope,       ///< the scope of a release or acquire is one narrower: sys, gpu, cta
+  Swap,        ///< the call is made behind its next neighbour: a fence behind the arrive that
+               ///< follows it. `delta`: behind that many (0: 1)
 };
+
+/// One scope narrower, as MutantKind::Scope makes it. The machine has no clusters yet.
+constexpr Scope narrower(Scope scope) { return scope == Scope::Sys ? Scope::Gpu : Scope::Cta; }
 
 /// Every dynamic call at `step` (from the `first`-th on each agent, `last` included) is changed.
 struct Mutant {

@@ -20,6 +20,12 @@ bool SimMachine::mutated(MutantKind kind, Step step) {
   return visit >= mutant.first && visit <= mutant.last;
 }
 
+void SimMachine::make_postponed_call() {
+  in_postponed_ = true;
+  std::exchange(postponed_, nullptr)();
+  in_postponed_ = false;
+}
+
 const uint8_t* SimMachine::readable(uint64_t address, uint64_t bytes, uint64_t alignment,
                                     Step step) {
   const uint8_t* data = sim_.global_bytes(agent_, address, bytes, alignment, step, lane_);
@@ -54,9 +60,12 @@ uint8_t* SimMachine::writable_shared(uint32_t offset, uint32_t bytes, uint32_t a
   return data;
 }
 
-void SimMachine::wait_until(Global<uint32_t> word, Awaited awaited, Scope, Step step) {
+void SimMachine::wait_until(Global<uint32_t> word, Awaited awaited, Scope scope, Step step) {
   sim_.visible(agent_);
   if (dropped(step)) return;
+  if (postponed(step, [=, this] { wait_until(word, awaited, scope, step); })) return;
+  Order order = Order::Acquire;
+  weaken(order, scope, step);
   awaited.value += static_cast<uint32_t>(delta(MutantKind::Target, step));
   bool listening = false;
   for (;;) {
@@ -72,6 +81,7 @@ void SimMachine::wait_until(Global<uint32_t> word, Awaited awaited, Scope, Step 
     sim_.block(agent_, wait);
   }
   if (listening) sim_.stop_waiting_on_word(agent_, word.address);
+  synchronised();
 }
 
 void SimMachine::bound(uint32_t index, uint64_t limit, Step step, uint32_t expert) {
@@ -85,7 +95,8 @@ void SimMachine::bound(uint32_t index, uint64_t limit, Step step, uint32_t exper
 void SimMachine::sync(Step step) {
   sim_.visible(agent_);
   // The agent is the barrier's only participant: its warps meet at once.
-  if (agent_.warps == 1 || dropped(step)) return;
+  if (dropped(step) || postponed(step, [=, this] { sync(step); })) return;
+  if (agent_.warps == 1) return synchronised();
   const auto barrier = static_cast<NamedBarrier>(
       static_cast<uint32_t>(NamedBarrier::MathWarpgroup0) + agent_.number);
   barrier_sync(barrier, kWarpgroupThreads, step);
@@ -110,8 +121,9 @@ bool SimMachine::arrive_named(NamedBarrier barrier, uint32_t threads, Step step,
 void SimMachine::barrier_sync(NamedBarrier barrier, uint32_t threads, Step step) {
   sim_.visible(agent_);
   if (dropped(step)) return;
+  if (postponed(step, [=, this] { barrier_sync(barrier, threads, step); })) return;
   uint64_t round = 0;
-  if (arrive_named(barrier, threads, step, round)) return;
+  if (arrive_named(barrier, threads, step, round)) return synchronised();
   SimNamedBarrier& state = cta_.named[static_cast<uint32_t>(barrier)];
   while (state.rounds == round) {
     state.waiting |= AgentMask{1} << agent_.in_cta;
@@ -122,13 +134,23 @@ void SimMachine::barrier_sync(NamedBarrier barrier, uint32_t threads, Step step)
     wait.round = round;
     sim_.block(agent_, wait);
   }
+  synchronised();
 }
 
 void SimMachine::barrier_arrive(NamedBarrier barrier, uint32_t threads, Step step) {
   sim_.visible(agent_);
   if (dropped(step)) return;
+  if (postponed(step, [=, this] { barrier_arrive(barrier, threads, step); })) return;
   uint64_t round = 0;
   arrive_named(barrier, threads, step, round);
+  synchronised();
+}
+
+void SimMachine::fence_proxy_async(FenceSpace space, Step step) {
+  sim_.visible(agent_);
+  if (dropped(step)) return;
+  if (postponed(step, [=, this] { fence_proxy_async(space, step); })) return;
+  synchronised();
 }
 
 void SimMachine::mbarrier_init(Mbarrier bar, uint32_t arrivals, Step step) {
@@ -143,17 +165,20 @@ void SimMachine::mbarrier_init(Mbarrier bar, uint32_t arrivals, Step step) {
 void SimMachine::mbarrier_arrive(Mbarrier bar, Step step) {
   sim_.visible(agent_);
   if (dropped(step)) return;
+  if (postponed(step, [=, this] { mbarrier_arrive(bar, step); })) return;
   cost(sim_.costs().issue);
   const uint32_t count = agent_.warps + static_cast<uint32_t>(delta(MutantKind::Count, step));
   const BarrierFault fault = cta_.mbarriers[bar.index].arrive(agent_.in_cta, count);
   if (fault != BarrierFault::None)
     sim_.barrier_fault(agent_, fault, step, sim_.mbarrier_name(bar.index));
   sim_.complete_phase(agent_, bar.index, step);
+  synchronised();
 }
 
 void SimMachine::mbarrier_expect(Mbarrier bar, uint32_t bytes, Step step) {
   sim_.visible(agent_);
   if (dropped(step)) return;
+  if (postponed(step, [=, this] { mbarrier_expect(bar, bytes, step); })) return;
   cost(sim_.costs().issue);
   SimMbarrier& state = cta_.mbarriers[bar.index];
   BarrierFault fault = state.transact(bytes + delta(MutantKind::Bytes, step));
@@ -161,11 +186,13 @@ void SimMachine::mbarrier_expect(Mbarrier bar, uint32_t bytes, Step step) {
   if (fault != BarrierFault::None)
     sim_.barrier_fault(agent_, fault, step, sim_.mbarrier_name(bar.index));
   sim_.complete_phase(agent_, bar.index, step);
+  synchronised();
 }
 
 void SimMachine::mbarrier_wait(Mbarrier bar, uint32_t parity, Step step) {
   sim_.visible(agent_);
   if (dropped(step)) return;
+  if (postponed(step, [=, this] { mbarrier_wait(bar, parity, step); })) return;
   if (mutated(MutantKind::Parity, step)) parity ^= 1;
   SimMbarrier& state = cta_.mbarriers[bar.index];
   if (!state.initialised)
@@ -185,6 +212,7 @@ void SimMachine::mbarrier_wait(Mbarrier bar, uint32_t parity, Step step) {
   if (state.phases + 1 != seen)
     sim_.barrier_fault(agent_, BarrierFault::Lapped, step, sim_.mbarrier_name(bar.index));
   ++seen;
+  synchronised();
 }
 
 void SimMachine::bulk(Copy::Kind kind, uint64_t global, uint32_t shared, uint32_t bytes,
@@ -204,6 +232,7 @@ void SimMachine::bulk(Copy::Kind kind, uint64_t global, uint32_t shared, uint32_
                           "offset {}",
                           bytes, sim_.place_name(global), shared));
   sim_.issue(agent_, std::move(copy));
+  synchronised();
 }
 
 Copy SimMachine::tile_copy(Copy::Kind kind, Tensor tensor, uint32_t row, uint32_t column,
@@ -238,6 +267,7 @@ void SimMachine::tile_load(Tensor tensor, uint32_t row, uint32_t column, Shared<
                         weights ? kBlockN : sim_.plan().block_m, kBlockK, to.offset, step);
   copy.bar = bar.index;
   sim_.issue(agent_, std::move(copy));
+  synchronised();
 }
 
 void SimMachine::tile_store(Tensor tensor, uint32_t row, uint32_t column, Shared<uint8_t> from,
@@ -246,18 +276,22 @@ void SimMachine::tile_store(Tensor tensor, uint32_t row, uint32_t column, Shared
   if (dropped(step)) return;
   sim_.issue(agent_, tile_copy(Copy::Kind::TileStore, tensor, row, column, kMathRows,
                                kLinear1ScaleGroup, from.offset, step));
+  synchronised();
 }
 
 void SimMachine::bulk_commit(Step step) {
   sim_.visible(agent_);
   if (dropped(step)) return;
+  if (postponed(step, [=, this] { bulk_commit(step); })) return;
   for (Copy& copy : agent_.copies)
     if (!copy.is_load()) copy.committed = true;
+  synchronised();
 }
 
 void SimMachine::bulk_wait(BulkDone done, Step step) {
   sim_.visible(agent_);
   if (dropped(step)) return;
+  if (postponed(step, [=, this] { bulk_wait(done, step); })) return;
   while (!sim_.stores_done(agent_, done)) {
     Wait wait;
     wait.kind = Wait::Kind::Bulk;
@@ -265,6 +299,7 @@ void SimMachine::bulk_wait(BulkDone done, Step step) {
     wait.done = done;
     sim_.block(agent_, wait);
   }
+  synchronised();
 }
 
 void SimMachine::clear(Accumulator& total, uint32_t valid) {
@@ -298,6 +333,7 @@ void SimMachine::mma_wait(Accumulator& product, Step step) {
   if (dropped(step)) return;
   if (!product.read) read_operands(product, step);
   product.retired = true;
+  synchronised();
 }
 
 void SimMachine::read_operands(Accumulator& product, Step step) {

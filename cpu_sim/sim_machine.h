@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 #include <type_traits>
 #include <utility>
 
@@ -90,7 +91,7 @@ class SimMachine {
         f(lane_);
       }
     }
-    lane_ = kAllLanes;
+    end_of_lanes();
   }
 
   template <class F>
@@ -99,10 +100,10 @@ class SimMachine {
     lane_ = 0;
     if constexpr (std::is_void_v<decltype(f())>) {
       f();
-      lane_ = kAllLanes;
+      end_of_lanes();
     } else {
       const auto value = f();
-      lane_ = kAllLanes;
+      end_of_lanes();
       return value;
     }
   }
@@ -173,8 +174,10 @@ class SimMachine {
     std::memcpy(writable_shared(to.offset, sizeof(T), alignof(T), step), &value, sizeof(T));
   }
   template <class T>
-  T fetch_add(Global<T> to, T value, Order, Scope scope, Step step) {
+  T fetch_add(Global<T> to, T value, Order order, Scope scope, Step step) {
     if (dropped(step)) return T{0};
+    weaken(order, scope, step);
+    synchronised_ |= order != Order::Relaxed;
     cost(sim_.costs().global_access);
     value += static_cast<T>(delta(MutantKind::Count, step));
     const T old = load(to, step);
@@ -209,7 +212,7 @@ class SimMachine {
   void mbarrier_arrive(Mbarrier bar, Step step);
   void mbarrier_expect(Mbarrier bar, uint32_t bytes, Step step);
   void mbarrier_wait(Mbarrier bar, uint32_t parity, Step step);
-  void fence_proxy_async(FenceSpace, Step) { sim_.visible(agent_); }
+  void fence_proxy_async(FenceSpace space, Step step);
   template <uint32_t registers>
   void set_registers(Step) {
     static_assert(registers % 8 == 0 && registers >= 24 && registers <= 256);
@@ -289,6 +292,30 @@ class SimMachine {
     return mutated(kind, step) ? sim_.mutant().delta : 0;
   }
 
+  /// Applies a mutant of order or scope to a call at `step`.
+  void weaken(Order& order, Scope& scope, Step step) {
+    if (mutated(MutantKind::Order, step)) order = Order::Relaxed;
+    if (mutated(MutantKind::Scope, step)) scope = narrower(scope);
+  }
+  /// Whether a mutant moves this call behind its next neighbour; `call` then makes it there.
+  template <class F>
+  bool postponed(Step step, F call) {
+    if (in_postponed_ || !mutated(MutantKind::Swap, step)) return false;
+    postponed_ = std::move(call);
+    neighbours_left_ = std::max<int64_t>(1, sim_.mutant().delta);
+    return true;
+  }
+  /// A synchronising call has been made: a postponed one may be due.
+  void synchronised() {
+    if (postponed_ && !in_postponed_ && --neighbours_left_ == 0) make_postponed_call();
+  }
+  void make_postponed_call();
+  /// The lanes of each warp are together again.
+  void end_of_lanes() {
+    lane_ = kAllLanes;
+    if (std::exchange(synchronised_, false)) synchronised();
+  }
+
   const uint8_t* readable(uint64_t address, uint64_t bytes, uint64_t alignment, Step step);
   uint8_t* writable(uint64_t address, uint64_t bytes, uint64_t alignment, Step step);
   const uint8_t* readable_shared(uint32_t offset, uint32_t bytes, uint32_t alignment, Step step);
@@ -313,6 +340,10 @@ class SimMachine {
   Cta& cta_;
   uint32_t lane_ = kAllLanes;
   Accumulator* total_ = nullptr;  ///< the tile being worked on
+  bool synchronised_ = false;     ///< a lane has released or acquired
+  std::function<void()> postponed_;
+  int64_t neighbours_left_ = 0;
+  bool in_postponed_ = false;
 };
 
 static_assert(Machine<SimMachine>);
