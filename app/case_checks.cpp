@@ -84,6 +84,33 @@ uint64_t run_bytes(const Case& c, bool simulated, bool references) {
   return bytes + buffers - (references ? 0 : largest);
 }
 
+uint64_t protocol_bytes(const Case& c) {
+  constexpr uint64_t kStamped = 2;
+  constexpr uint64_t kPage = 4096;
+  // Stack, list of copies and shared memory of an agent: pages that are touched whatever it does.
+  constexpr uint64_t kAgent = 9 * kPage;
+  uint64_t inputs = 0;
+  uint64_t largest = 0;
+  for (const LaunchSpec& launch : c.launches) {
+    const Shape& s = launch.shape;
+    const KernelPlan plan = plan_of(c, launch, true);
+    const uint64_t rows = total_tokens(launch) * s.topk;
+    const uint64_t routing = rows * (sizeof(int32_t) + sizeof(float));
+    inputs += routing;
+    const uint64_t in_rings = uint64_t{plan.ring_blocks} * plan.block_m * s.ranks;
+    const uint64_t scales = sizeof(float) * (s.hidden_blocks() + s.linear1_scale_groups());
+    const uint64_t slots =
+        rows * sizeof(uint32_t) + std::min(rows, uint64_t{s.experts} * s.ranks) * kPage;
+    const uint64_t tags = 2 * sizeof(uint64_t) * in_rings + 12 * rows;
+    const uint64_t agents = uint64_t{s.ranks} * plan.sms * (kWarpgroupWarps + plan.math_warpgroups);
+    const uint64_t opened = rows / plan.block_m + std::min<uint64_t>(rows, s.experts);
+    largest = std::max(largest, kStamped * (routing + slots + 16 * opened * plan.block_m +
+                                            std::min(rows, in_rings) * scales) +
+                                    tags + agents * kAgent);
+  }
+  return inputs + largest;
+}
+
 void check_case(const Case& c, const Backend& backend, const CaseChecks& checks) {
   if (!c.plant.empty())
     throw InputError(fmt::format("plant: '{}' is not a planted fault; this moetwin has none",
@@ -91,7 +118,9 @@ void check_case(const Case& c, const Backend& backend, const CaseChecks& checks)
   check_schedule(checks.schedule.empty() ? c.schedule : checks.schedule, c.shape.ranks);
   for (const LaunchSpec& launch : c.launches) plan_of(c, launch, checks.unsafe_ring);
   MemoryNeed need = estimate_memory(c);
-  need.bytes = std::max(need.bytes, run_bytes(c, backend.simulated, checks.references));
+  need.bytes = checks.math
+                   ? std::max(need.bytes, run_bytes(c, backend.simulated, checks.references))
+                   : protocol_bytes(c);
   refuse_over_limit(need, checks.memory_limit);
 }
 

@@ -20,6 +20,10 @@ KernelPlan plan_of(const Case& c, const LaunchSpec& launch, bool unsafe_ring, bo
 /// --reference computes besides.
 uint64_t run_bytes(const Case& c, bool simulated, bool references);
 
+/// The same for a simulated run that moves payload tags: routing, indices, metadata, tags, scale
+/// factors, and the agents themselves.
+uint64_t protocol_bytes(const Case& c);
+
 /// Checks plans, schedule (`schedule` replaces the case's own when not empty) and memory. Throws
 /// InputError.
 struct CaseChecks {
@@ -27,6 +31,7 @@ struct CaseChecks {
   bool references = false;
   std::string schedule;
   uint64_t memory_limit = UINT64_MAX;
+  bool math = true;
 };
 void check_case(const Case& c, const Backend& backend, const CaseChecks& checks);
 

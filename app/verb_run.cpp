@@ -32,6 +32,7 @@ struct Options {
   std::string backend = "sim";
   std::string threads;
   std::string schedule;
+  std::string k_loop;
   std::string max_memory;
   std::string dump;
   bool check = false;
@@ -48,6 +49,9 @@ RunOptions run_options(const Options& o) {
   options.check = o.check;
   options.math = !o.no_math;
   options.unsafe_ring = o.unsafe_ring;
+  if (!o.k_loop.empty() && o.k_loop != "full")
+    throw InputError(fmt::format("--k-loop: '{}' is not full", o.k_loop));
+  options.full_k_loop = !o.k_loop.empty();
   return options;
 }
 
@@ -65,6 +69,7 @@ std::string repeat_command(const Options& o, const RunResult& result) {
   command.word(o.path).option("--backend", o.backend);
   command.given("--schedule", result.schedule_string.empty() ? o.schedule : result.schedule_string);
   command.given("--threads", o.threads).given("--max-memory", o.max_memory);
+  command.given("--k-loop", o.k_loop);
   command.flag("--check", o.check).flag("--no-math", o.no_math).flag("--reference", o.reference);
   return command.flag("--unsafe-ring", o.unsafe_ring).text();
 }
@@ -83,7 +88,8 @@ int run(const Options& o) {
   const RunOptions options = run_options(o);
   check_options(backend, options);
   const Case c = load_case(o.path);
-  check_case(c, backend, {o.unsafe_ring, o.reference, o.schedule, read_max_memory(o.max_memory)});
+  check_case(c, backend,
+             {o.unsafe_ring, o.reference, o.schedule, read_max_memory(o.max_memory), options.math});
 
   RunReport report;
   report.backend = backend.name;
@@ -122,6 +128,8 @@ VerbAction add_run(VerbOptions& options) {
                "replay:STRING or replay:@FILE");
   options.flag("--check", o->check, "reads of words that an earlier launch wrote are findings too");
   options.flag("--no-math", o->no_math, "the protocol with payload tags in place of arithmetic");
+  options.text("--k-loop", o->k_loop,
+               "full: with --no-math, step through every block of K of every tile");
   options.flag("--reference", o->reference,
                "compare with the naive path bit for bit and with double precision");
   options.flag("--unsafe-ring", o->unsafe_ring, "accept a ring below the smallest safe one");

@@ -24,18 +24,34 @@ constexpr uint32_t scale_tag(RowTag tag) {
   return static_cast<uint32_t>(tag) ^ static_cast<uint32_t>(tag >> 32) * 0x9E3779B1u;
 }
 
+/// A row on its way into the combine.
+struct CombineTag {
+  RowTag tag = kNoTag;
+  uint64_t bytes = 0;  ///< that arrived in the tag's launch
+};
+
 /// Tags of a rank's payload rows.
 struct RankTags {
-  std::vector<RowTag> pool_x;           ///< [ring rows]
-  std::vector<RowTag> linear1;          ///< [ring rows]
-  std::vector<RowTag> combine;          ///< [K][T]
-  std::vector<uint32_t> combine_bytes;  ///< [K][T] bytes that arrived in this launch
+  std::vector<RowTag> pool_x;       ///< [ring rows]
+  std::vector<RowTag> linear1;      ///< [ring rows]
+  std::vector<CombineTag> combine;  ///< [tokens][K]
 };
+
+/// Slot k of a token, as CombineRows holds them.
+struct CombineRow {
+  uint32_t k;
+  uint32_t token;
+};
+constexpr CombineRow combine_row(const Shape& shape, uint64_t offset) {
+  const auto row = static_cast<uint32_t>(offset / (2 * shape.hidden));
+  return {row / shape.max_tokens_per_rank, row % shape.max_tokens_per_rank};
+}
 
 /// Tags of a CTA's payload buffers.
 struct SharedTags {
   std::array<RowTag, kDispatchWarps> pull{};
   std::array<std::array<RowTag, kMaxTileRows>, kMaxStages> stage{};
+  std::array<uint64_t, kMaxStages> stage_source{};  ///< global address of operand A
   std::array<std::array<RowTag, kMathRows>, 2> staging{};
 };
 

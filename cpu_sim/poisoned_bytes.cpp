@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -36,6 +37,8 @@ PoisonedBytes& PoisonedBytes::operator=(PoisonedBytes&& other) noexcept {
   stamps_ = std::exchange(other.stamps_, nullptr);
   bytes_ = std::exchange(other.bytes_, 0);
   touched_pages_ = std::exchange(other.touched_pages_, 0);
+  peak_pages_ = std::exchange(other.peak_pages_, 0);
+  forgot_ = other.forgot_;
   poison_ = other.poison_;
   touched_ = std::move(other.touched_);
   return *this;
@@ -48,14 +51,33 @@ void PoisonedBytes::release() {
 
 void PoisonedBytes::poison_page(uint64_t page) {
   touched_[page / 64] |= uint64_t{1} << (page % 64);
-  ++touched_pages_;
+  peak_pages_ = std::max(peak_pages_, ++touched_pages_);
   std::memset(data_ + page * kPage, poison_, kPage);
+  // Fresh pages come as zeros, which is "never written".
+  if (forgot_) std::memset(stamps_ + page * kPage, kNeverWritten, kPage);
+}
+
+void PoisonedBytes::forget() {
+  std::fill(touched_.begin(), touched_.end(), 0);
+  touched_pages_ = 0;
+  forgot_ = true;
 }
 
 bool PoisonedBytes::stamped(uint64_t offset, uint64_t bytes, Stamp stamp) const {
   const Stamp* stamps = stamps_ + offset;
+  // Nearly always one stamp throughout, so that is looked for first, eight bytes at a time.
+  const uint64_t wanted = 0x0101010101010101u * stamp;
+  uint64_t difference = 0;
+  uint64_t i = 0;
+  for (; i + sizeof(uint64_t) <= bytes; i += sizeof(uint64_t)) {
+    uint64_t word;
+    std::memcpy(&word, stamps + i, sizeof word);
+    difference |= word ^ wanted;
+  }
+  for (; i < bytes; ++i) difference |= stamps[i] ^ stamp;
+  if (difference == 0) return true;
   bool all = true;
-  for (uint64_t i = 0; i < bytes; ++i) all &= (stamps[i] == stamp) | (stamps[i] == kLastingStamp);
+  for (i = 0; i < bytes; ++i) all &= (stamps[i] == stamp) | (stamps[i] == kLastingStamp);
   return all;
 }
 

@@ -25,8 +25,8 @@ class PoisonedBytes {
   PoisonedBytes& operator=(PoisonedBytes&& other) noexcept;
 
   uint64_t size() const { return bytes_; }
-  /// Bytes of pages touched so far.
-  uint64_t touched_bytes() const { return touched_pages_ * kPage; }
+  /// Bytes of pages that were touched at some time.
+  uint64_t touched_bytes() const { return peak_pages_ * kPage; }
 
   /// Pointer to [offset, offset + bytes), which must lie inside; pages touched for the first time
   /// are poisoned.
@@ -41,13 +41,17 @@ class PoisonedBytes {
   void set_stamps(uint64_t offset, uint64_t bytes, Stamp stamp);
   /// The range is as if nobody had written it.
   void poison(uint64_t offset, uint64_t bytes);
+  /// Everything is as if nobody had written it; costs nothing until pages are touched again.
+  void forget();
 
  private:
   static constexpr uint64_t kPage = 4096;
 
   void touch(uint64_t offset, uint64_t bytes) {
-    for (uint64_t page = offset / kPage; page <= (offset + bytes - 1) / kPage; ++page)
-      if ((touched_[page / 64] >> (page % 64) & 1) == 0) poison_page(page);
+    const uint64_t last = (offset + bytes - 1) / kPage;
+    for (uint64_t page = offset / kPage; page <= last; ++page)
+      if ((touched_[page / 64] >> (page % 64) & 1) == 0) [[unlikely]]
+        poison_page(page);
   }
   void poison_page(uint64_t page);
   void release();
@@ -55,7 +59,9 @@ class PoisonedBytes {
   uint8_t* data_ = nullptr;
   Stamp* stamps_ = nullptr;
   uint64_t bytes_ = 0;
-  uint64_t touched_pages_ = 0;
+  uint64_t touched_pages_ = 0;  ///< since the last forget()
+  uint64_t peak_pages_ = 0;
+  bool forgot_ = false;  ///< an untouched page may hold old stamps
   uint8_t poison_ = 255;
   std::vector<uint64_t> touched_;
 };

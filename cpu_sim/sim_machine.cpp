@@ -71,7 +71,7 @@ void SimMachine::wait_until(Global<uint32_t> word, Awaited awaited, Scope scope,
   for (;;) {
     const uint32_t value = load(word, step);
     if (awaited.holds(value)) break;
-    if (!listening) sim_.wait_on_word(agent_, word.address);
+    if (!listening) sim_.wait_on_word(agent_, word.address, awaited);
     listening = true;
     Wait wait;
     wait.kind = Wait::Kind::Word;
@@ -231,7 +231,7 @@ void SimMachine::bulk(Copy::Kind kind, uint64_t global, uint32_t shared, uint32_
               fmt::format("a bulk copy needs 16-byte addresses and sizes: {} bytes, {}, shared "
                           "offset {}",
                           bytes, sim_.place_name(global), shared));
-  sim_.issue(agent_, std::move(copy));
+  sim_.issue(agent_, copy);
   synchronised();
 }
 
@@ -246,6 +246,7 @@ Copy SimMachine::tile_copy(Copy::Kind kind, Tensor tensor, uint32_t row, uint32_
   copy.rows = rows;
   copy.row_bytes = row_bytes;
   copy.weight_row = row;
+  if (kind == Copy::Kind::TileLoad) copy.k_blocks = k_blocks_a_step_;
   const Shape& shape = sim_.launch(agent_.rank).args.shape;
   const auto place = [&](Region region, uint32_t pitch) {
     copy.global_pitch = pitch;
@@ -266,7 +267,7 @@ void SimMachine::tile_load(Tensor tensor, uint32_t row, uint32_t column, Shared<
   Copy copy = tile_copy(Copy::Kind::TileLoad, tensor, row, column,
                         weights ? kBlockN : sim_.plan().block_m, kBlockK, to.offset, step);
   copy.bar = bar.index;
-  sim_.issue(agent_, std::move(copy));
+  sim_.issue(agent_, copy);
   synchronised();
 }
 
@@ -274,8 +275,9 @@ void SimMachine::tile_store(Tensor tensor, uint32_t row, uint32_t column, Shared
                             Step step) {
   sim_.visible(agent_);
   if (dropped(step)) return;
-  sim_.issue(agent_, tile_copy(Copy::Kind::TileStore, tensor, row, column, kMathRows,
-                               kLinear1ScaleGroup, from.offset, step));
+  Copy copy = tile_copy(Copy::Kind::TileStore, tensor, row, column, kMathRows, kLinear1ScaleGroup,
+                        from.offset, step);
+  sim_.issue(agent_, copy);
   synchronised();
 }
 
@@ -283,8 +285,8 @@ void SimMachine::bulk_commit(Step step) {
   sim_.visible(agent_);
   if (dropped(step)) return;
   if (postponed(step, [=, this] { bulk_commit(step); })) return;
-  for (Copy& copy : agent_.copies)
-    if (!copy.is_load()) copy.committed = true;
+  for (size_t i = 0; i < agent_.copies.size(); ++i)
+    if (!agent_.copies[i].is_load()) agent_.copies[i].committed = true;
   synchronised();
 }
 
@@ -329,7 +331,7 @@ void SimMachine::mma(Accumulator& product, Shared<uint8_t> a, Shared<uint8_t> b,
 
 void SimMachine::mma_wait(Accumulator& product, Step step) {
   sim_.visible(agent_);
-  cost(sim_.costs().mma_step * product.steps);
+  cost(sim_.costs().mma_step * product.steps * k_blocks_a_step_);
   if (dropped(step)) return;
   if (!product.read) read_operands(product, step);
   product.retired = true;
@@ -357,15 +359,7 @@ void SimMachine::promote(Accumulator& total, Accumulator& product, const RowValu
                 "reads an accumulator whose wgmma has not been waited for");
     read_operands(product, Step::MathMmaWait);
   }
-  if (!math()) {
-    for (uint32_t row = 0; row < total.valid; ++row) {
-      ++sim_.counts().invariants_checked;
-      if (bits_of_float(scales[row]) != scale_tag(total.tags[row]))
-        sim_.stop(FindingClass::Mismatch, agent_, Step::MathReadScales,
-                  fmt::format("row {} of the tile is multiplied with another row's scale", row));
-    }
-    return;
-  }
+  if (!math()) return check_scale_tags(total, product, scales);
   TileJob::Block& block = total.job->blocks[product.block];
   std::copy_n(scales.rows.begin(), kMathRows, block.row_scales);
   block.even_scale = even;
@@ -383,6 +377,42 @@ void SimMachine::store_rows(Global<float> to, const RowValues<float>& values, ui
 }
 
 // Payload tags.
+
+void SimMachine::check_scale_tags(const Accumulator& total, const Accumulator& product,
+                                  const RowValues<float>& scales) {
+  std::array<uint32_t, kMathRows> expected;
+  for (uint32_t row = 0; row < total.valid; ++row) expected[row] = scale_tag(total.tags[row]);
+  const size_t bytes = total.valid * sizeof(uint32_t);
+  const auto check = [&](const void* found) {
+    sim_.counts().invariants_checked += total.valid;
+    if (std::memcmp(found, expected.data(), bytes) == 0) return;
+    std::array<uint32_t, kMathRows> wrong;
+    std::memcpy(wrong.data(), found, bytes);
+    uint32_t row = 0;
+    while (wrong[row] == expected[row]) ++row;
+    sim_.stop(FindingClass::Mismatch, agent_, Step::MathReadScales,
+              fmt::format("row {} of the tile is multiplied with another row's scale", row));
+  };
+  check(scales.rows.data());
+  if (k_blocks_a_step_ == 1 || total.valid == 0) return;
+  // The scales of the other blocks of K were not staged: they are held against the ring's, where
+  // this tile's rows lie until it releases the block.
+  const KernelPlan& plan = sim_.plan();
+  const uint32_t in_stages = product.a.offset - plan.shared.stage_a;
+  const uint32_t first = in_stages % plan.stage_a_bytes() / kBlockK;
+  const uint64_t source = cta_.tags.stage_source[in_stages / plan.stage_a_bytes()];
+  const bool linear1 = address_region(source) == static_cast<uint32_t>(Region::PoolX);
+  const Shape& shape = sim_.launch(agent_.rank).args.shape;
+  const uint64_t pitch = linear1 ? shape.hidden : shape.intermediate;
+  const uint64_t ring_index = address_offset(source) / pitch / plan.block_m;
+  const uint32_t parts = kBlockK / kMmaK / product.steps;
+  const uint32_t part = product.first_step / product.steps;
+  const uint64_t columns = uint64_t{k_blocks_a_step_} * parts;
+  const Global<float> ring = region<float>(linear1 ? Region::PoolXScales : Region::Linear1Scales);
+  for (uint64_t column = part + parts; column < columns; column += parts)
+    check(readable((ring + ((ring_index * columns + column) * plan.block_m + first)).address, bytes,
+                   alignof(float), Step::MathReadScales));
+}
 
 float SimMachine::token_scale_tag(uint64_t address) const {
   const uint32_t rank = address_rank(address);
@@ -419,19 +449,21 @@ void SimMachine::scatter_tag(uint64_t address, Shared<uint8_t>, uint32_t row, ui
                              Step step) {
   const Shape& shape = sim_.launch(agent_.rank).args.shape;
   const uint32_t rank = address_rank(address);
-  const uint64_t slot = address_offset(address) / 2 / shape.hidden;
-  const auto token = static_cast<uint32_t>(slot % shape.max_tokens_per_rank);
+  const CombineRow place = combine_row(shape, address_offset(address));
   const RowTag tag = cta_.tags.staging[agent_.number][row];
   ++sim_.counts().invariants_checked;
-  if (tag != row_tag(sim_.rank(agent_.rank).launch, rank, token))
+  if (tag != row_tag(sim_.rank(agent_.rank).launch, rank, place.token))
     sim_.stop(FindingClass::Mismatch, agent_, step,
               fmt::format("another token's row is scattered to {}", sim_.place_name(address)));
-  RankTags& tags = sim_.rank(rank).tags;
-  if (tags.combine[slot] != tag) {
-    tags.combine[slot] = tag;
-    tags.combine_bytes[slot] = 0;
-  }
-  tags.combine_bytes[slot] += bytes;
+  auto& slots = sim_.rank(rank).tags.combine;
+  const uint64_t slot = uint64_t{place.token} * shape.topk + place.k;
+  if (place.k >= shape.topk || slot >= slots.size())
+    sim_.stop(FindingClass::Bounds, agent_, step,
+              fmt::format("a row is scattered to {}, which no token of the rank has",
+                          sim_.place_name(address)));
+  CombineTag& arrived = slots[slot];
+  if (arrived.tag != tag) arrived = {tag, 0};
+  arrived.bytes += bytes;
 }
 
 }  // namespace moetwin

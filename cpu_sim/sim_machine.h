@@ -43,7 +43,7 @@ class SimMachine {
     bool read = false;
     bool retired = false;
     bool tagged = false;
-    std::array<RowTag, kMathRows> tags{};
+    std::array<RowTag, kMathRows> tags;  ///< of the valid rows, once tagged
 
     Accumulator() = default;
     Accumulator(const Accumulator&) = delete;
@@ -234,6 +234,15 @@ class SimMachine {
   void bulk_wait(BulkDone done, Step step);
 
   // Tensor core.
+  /// Without tile arithmetic one block of K stands for all of a tile's, but for the first tiles of
+  /// an SM: with them every barrier and stage has been walked through.
+  uint32_t stepped_k_blocks(uint32_t k_blocks) {
+    constexpr uint32_t kSteppedTiles = 2;
+    const bool step = !sim_.k_loop_may_be_one_step() || tiles_begun_ < kSteppedTiles;
+    ++tiles_begun_;
+    k_blocks_a_step_ = step ? 1 : k_blocks;
+    return step ? k_blocks : 1;
+  }
   void clear(Accumulator& total, uint32_t valid);
   void mma(Accumulator& product, Shared<uint8_t> a, Shared<uint8_t> b, uint32_t first_step,
            uint32_t steps, Step step);
@@ -331,6 +340,8 @@ class SimMachine {
                  uint32_t row_bytes, uint32_t shared, Step step) const;
   void read_operands(Accumulator& product, Step step);
   void read_operand_tags(Accumulator& total, const Accumulator& product, Step step);
+  void check_scale_tags(const Accumulator& total, const Accumulator& product,
+                        const RowValues<float>& scales);
   float token_scale_tag(uint64_t address) const;
   void stage_tags(const Accumulator& total, Shared<uint8_t> staging);
   void scatter_tag(uint64_t address, Shared<uint8_t> from, uint32_t row, uint32_t bytes, Step step);
@@ -344,6 +355,8 @@ class SimMachine {
   std::function<void()> postponed_;
   int64_t neighbours_left_ = 0;
   bool in_postponed_ = false;
+  uint32_t tiles_begun_ = 0;
+  uint32_t k_blocks_a_step_ = 1;  ///< blocks of K that a step of this tile stands for
 };
 
 static_assert(Machine<SimMachine>);

@@ -56,7 +56,8 @@ void Simulation::prepare_launches() {
   uint64_t memory_bytes = 0;
   for (size_t i = 0; i < case_.launches.size(); ++i) {
     Launch launch;
-    launch.problem = make_problem(case_, i, weight_cache_);
+    launch.problem =
+        options_.math ? make_problem(case_, i, weight_cache_) : make_routed_problem(case_, i);
     const Shape& shape = launch.problem.shape;
     const PlanResult planned = make_plan(shape, case_.kernel, options_.unsafe_ring, options_.math);
     if (planned.error)
@@ -182,12 +183,13 @@ void Simulation::start_rank(uint32_t r) {
   rank.agents_left = 0;
   for (uint32_t sm = 0; sm < plan().sms; ++sm) {
     Cta& cta = ctas_[r * plan().sms + sm];
-    cta.shared.poison(0, plan().shared.total);
+    cta.shared.forget();
     cta.mbarriers.assign(plan().num_mbarriers(), {});
     cta.named = {};
   }
-  for (Agent& a : agents_) {
-    if (a.rank != r) continue;
+  const uint32_t agents_of_rank = plan().sms * agents_per_cta(plan());
+  for (uint32_t i = 0; i < agents_of_rank; ++i) {
+    Agent& a = agents_[r * agents_of_rank + i];
     ++rank.agents_left;
     a.finished = false;
     a.started = false;
@@ -226,8 +228,8 @@ void Simulation::run_agent_role(Agent& a) {
 
 void Simulation::agent_done(Agent& a) {
   a.finished = true;
-  if (!a.copies.empty() && !a.copies.front().is_load() && !stores_done(a, BulkDone::Written))
-    report(FindingClass::Barrier, a, a.copies.front().step,
+  if (!a.copies.empty() && !a.copies[0].is_load() && !stores_done(a, BulkDone::Written))
+    report(FindingClass::Barrier, a, a.copies[0].step,
            "leaves the kernel before its bulk stores are written");
   RankState& rank = ranks_[a.rank];
   if (--rank.agents_left != 0) return;
@@ -267,22 +269,21 @@ void Simulation::wake_all(uint32_t rank, uint32_t sm, AgentMask& waiting, uint64
   waiting = 0;
 }
 
-void Simulation::wait_on_word(const Agent& a, uint64_t address) {
-  ranks_[address_rank(address)].word_waiters[word_bucket(address)].push_back(id_of(a));
+void Simulation::wait_on_word(const Agent& a, uint64_t address, Awaited awaited) {
+  ranks_[address_rank(address)].word_waiters[word_bucket(address)].push_back(
+      {address, id_of(a), awaited});
 }
 
 void Simulation::stop_waiting_on_word(const Agent& a, uint64_t address) {
-  std::erase(ranks_[address_rank(address)].word_waiters[word_bucket(address)], id_of(a));
+  std::erase_if(ranks_[address_rank(address)].word_waiters[word_bucket(address)],
+                [id = id_of(a)](const WordWaiter& waiter) { return waiter.agent == id; });
 }
 
 void Simulation::word_changed(uint64_t address, uint32_t value, uint64_t time, Scope scope) {
   const auto& waiters = ranks_[address_rank(address)].word_waiters[word_bucket(address)];
-  for (const uint32_t id : waiters) {
-    Agent& waiter = agents_[id];
-    if (waiter.wait.kind != Wait::Kind::Word || waiter.wait.address != address) continue;
-    if (waiter.wait.awaited.holds(value))
-      wake(waiter, time + (scope == Scope::Sys ? costs_.flag_sys : costs_.flag_gpu));
-  }
+  for (const WordWaiter& waiter : waiters)
+    if (waiter.address == address && waiter.awaited.holds(value))
+      wake(agents_[waiter.agent], time + (scope == Scope::Sys ? costs_.flag_sys : costs_.flag_gpu));
 }
 
 void Simulation::complete_phase(Agent& a, uint32_t bar, Step step) {

@@ -6,13 +6,13 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "common/machine.h"
 #include "cpu_sim/barriers.h"
+#include "cpu_sim/copies.h"
 #include "cpu_sim/cost_table.h"
 #include "cpu_sim/expert_cache.h"
 #include "cpu_sim/fiber.h"
@@ -43,40 +43,19 @@ struct Wait {
   BulkDone done = BulkDone::Read;
 };
 
-/// A bulk copy between global and shared memory on its way.
-struct Copy {
-  enum class Kind : uint8_t { Load, Store, TileLoad, TileStore };
-  Kind kind = Kind::Load;
-  Step step = Step::None;
-  Tensor tensor = Tensor::PoolX;
-  uint64_t global = 0;        ///< address of the first byte
-  uint64_t global_pitch = 0;  ///< bytes from row to row (tiles)
-  uint64_t weight_row = 0;    ///< W1, W2
-  uint32_t column = 0;
-  uint32_t shared = 0;  ///< offset, dense rows
-  uint32_t rows = 1;
-  uint32_t row_bytes = 0;
-  uint32_t bar = 0;        ///< loads: the mbarrier that counts the bytes
-  uint64_t time = 0;       ///< virtual time of landing
-  bool committed = false;  ///< stores: part of a committed group
-  bool read = false;       ///< the source has been read into `bytes`
-  std::vector<uint8_t> bytes;
-  std::vector<Stamp> stamps;
-  std::vector<RowTag> tags;  ///< without tile arithmetic, in place of bytes
-
-  bool from_weights() const {
-    return kind == Kind::TileLoad && (tensor == Tensor::W1 || tensor == Tensor::W2);
-  }
-  uint32_t total() const { return rows * row_bytes; }
-  bool is_load() const { return kind == Kind::Load || kind == Kind::TileLoad; }
-};
-
 struct Cta {
   PoisonedBytes shared;
   SharedTags tags;
   std::vector<SimMbarrier> mbarriers;
   std::array<SimNamedBarrier, kNumNamedBarriers> named{};
   bool held = false;  ///< never becomes resident
+};
+
+/// An agent that wants to know when a word changes.
+struct WordWaiter {
+  uint64_t address = 0;
+  uint32_t agent = 0;
+  Awaited awaited{};
 };
 
 struct RankState {
@@ -87,7 +66,7 @@ struct RankState {
   bool running = false;
   uint32_t agents_left = 0;
   uint32_t num_tokens = 0;
-  std::vector<std::vector<uint32_t>> word_waiters;  ///< agents by hash of the word's address
+  std::vector<std::vector<WordWaiter>> word_waiters;  ///< by hash of the word's address
 };
 
 struct Agent {
@@ -101,7 +80,7 @@ struct Agent {
   bool finished = false;
   Wait wait;
   uint64_t time = 0;
-  std::deque<Copy> copies;            ///< issued and not landed
+  PendingCopies copies;               ///< issued and not landed
   uint32_t mutant_visits = 0;         ///< calls that the mutant could have changed
   std::vector<uint64_t> phases_seen;  ///< by mbarrier: waits that ended
 };
@@ -138,6 +117,12 @@ class Simulation {
   const KernelPlan& plan() const { return launches_[laid_out_launch_].args.plan; }
   const SymmetricLayout& plan_layout() const { return launches_[laid_out_launch_].args.layout; }
   bool math() const { return options_.math; }
+  /// Whether a tile's k loop may be one step: what it touches lies inside its SM, and nobody looks
+  /// at single accesses.
+  bool k_loop_may_be_one_step() const {
+    return !options_.math && !options_.check && !options_.full_k_loop &&
+           options_.trace_path.empty();
+  }
   const Mutant& mutant() const { return mutant_; }
   TileJobs& tiles() { return tiles_; }
   ProtocolCounts& counts() { return counts_; }
@@ -159,7 +144,7 @@ class Simulation {
   void wake_all(uint32_t rank, uint32_t sm, AgentMask& waiting, uint64_t time);
   /// A word changed: agents whose condition now holds may look again.
   void word_changed(uint64_t address, uint32_t value, uint64_t time, Scope scope);
-  void wait_on_word(const Agent& a, uint64_t address);
+  void wait_on_word(const Agent& a, uint64_t address, Awaited awaited);
   void stop_waiting_on_word(const Agent& a, uint64_t address);
 
   /// The bytes behind a global address, or StopRun with a finding of class bounds.
@@ -175,13 +160,15 @@ class Simulation {
     const auto region = static_cast<Region>(address_region(address));
     return region_info(region).persistence == Persistence::Launch ? stamp(a) : kLastingStamp;
   }
+  void check_shared_bounds(const Agent& a, uint32_t offset, uint32_t bytes, uint32_t alignment,
+                           Step step, uint32_t lane);
   uint8_t* shared_bytes(const Agent& a, uint32_t offset, uint32_t bytes, uint32_t alignment,
                         Step step, uint32_t lane);
   float weight_scale(const Agent& a, uint64_t address, Step step, uint32_t lane);
   /// Reports a read of bytes that nobody wrote in this launch.
   void undefined_read(const Agent& a, Step step, const std::string& place, bool ever_written);
 
-  void issue(Agent& a, Copy copy);
+  void issue(Agent& a, Copy& copy);
   /// Whether all of the agent's committed stores have got as far as `done` says.
   bool stores_done(const Agent& a, BulkDone done) const;
   void complete_phase(Agent& a, uint32_t bar, Step step);
@@ -222,12 +209,14 @@ class Simulation {
   void agent_done(Agent& a);
   void end_of_launch(uint32_t rank);
   void land_one(uint32_t issuer);
-  void land(Agent& a, Copy& copy);
-  void read_source(Agent& a, Copy& copy);
-  void write_destination(Agent& a, Copy& copy);
+  void land(Agent& a, const Copy& copy, const CopiedData* read);
+  bool carries_tags(const Copy& copy) const;
+  void read_source(Agent& a, const Copy& copy, CopiedData& to);
+  void write_destination(Agent& a, const Copy& copy, const CopiedData& from);
+  void move_data(Agent& a, const Copy& copy);
   void poison_destination(Agent& a, const Copy& copy);
-  void read_tags(Agent& a, Copy& copy);
-  void write_tags(Agent& a, Copy& copy);
+  void read_tags(Agent& a, const Copy& copy, RowTag* to);
+  void write_tags(Agent& a, const Copy& copy, const RowTag* from);
   void check_combine(Agent& a, const Copy& copy);
   void drive();
   RegionReader reader();

@@ -44,13 +44,18 @@ uint8_t* Simulation::global_bytes(const Agent& a, uint64_t address, uint64_t byt
   return ranks_[rank].memory.data(memory_offset(address), bytes);
 }
 
-uint8_t* Simulation::shared_bytes(const Agent& a, uint32_t offset, uint32_t bytes,
-                                  uint32_t alignment, Step step, uint32_t lane) {
+void Simulation::check_shared_bounds(const Agent& a, uint32_t offset, uint32_t bytes,
+                                     uint32_t alignment, Step step, uint32_t lane) {
   if (uint64_t{offset} + bytes > plan().shared.total || offset % alignment != 0)
     stop(FindingClass::Bounds, a, step,
          fmt::format("{}{} {}: touches {} bytes at shared offset {} of {}, aligned to {}",
                      agent_name(a), lane < kWarpgroupThreads ? fmt::format(" lane {}", lane) : "",
                      step_words(step), bytes, offset, plan().shared.total, alignment));
+}
+
+uint8_t* Simulation::shared_bytes(const Agent& a, uint32_t offset, uint32_t bytes,
+                                  uint32_t alignment, Step step, uint32_t lane) {
+  check_shared_bounds(a, offset, bytes, alignment, step, lane);
   return cta(a).shared.data(offset, bytes);
 }
 
@@ -121,28 +126,26 @@ std::string Simulation::mbarrier_name(uint32_t bar) const {
   return fmt::format("mbarrier combine[{}]", bar - p.combine(0, 0).index);
 }
 
-void Simulation::issue(Agent& a, Copy copy) {
+void Simulation::issue(Agent& a, Copy& copy) {
   const bool peer = !copy.from_weights() && address_rank(copy.global) != a.rank;
   copy.time = a.time + (peer ? costs_.peer_latency : costs_.copy_latency) +
-              uint64_t{copy.total()} * 1000 / costs_.copy_bytes_per_us;
+              uint64_t{copy.total()} * copy.k_blocks * 1000 / costs_.copy_bytes_per_us;
   a.time += costs_.issue;
   // Bounds are checked where the copy is issued, so that the finding names the issuer.
-  if (!copy.from_weights()) {
+  if (!copy.from_weights() && !carries_tags(copy)) {
     const uint64_t span = uint64_t{copy.rows - 1} * copy.global_pitch + copy.row_bytes;
-    if (math() || !is_payload(static_cast<Region>(address_region(copy.global))))
-      global_bytes(a, copy.global, span, 16, copy.step, 0);
+    global_bytes(a, copy.global, span, 16, copy.step, 0);
   }
-  shared_bytes(a, copy.shared, copy.total(), 16, copy.step, 0);
+  if (carries_tags(copy))
+    check_shared_bounds(a, copy.shared, copy.total(), 16, copy.step, 0);
+  else
+    shared_bytes(a, copy.shared, copy.total(), 16, copy.step, 0);
   poison_destination(a, copy);
-  if (case_.world.landing == Landing::Early) {
-    read_source(a, copy);
-    land(a, copy);
-    return;
-  }
+  if (case_.world.landing == Landing::Early) return land(a, copy, nullptr);
   const uint32_t landing_agent = static_cast<uint32_t>(agents_.size()) + id_of(a);
   const bool queued = !a.copies.empty();
-  a.copies.push_back(std::move(copy));
-  if (!queued) scheduler_.runnable(landing_agent, a.copies.front().time);
+  a.copies.push(copy);
+  if (!queued) scheduler_.runnable(landing_agent, a.copies[0].time);
 }
 
 void Simulation::land_one(uint32_t issuer) {
@@ -160,56 +163,68 @@ void Simulation::land_one(uint32_t issuer) {
     if (a.copies[which].is_load()) which = 0;
   }
   Copy& copy = a.copies[which];
-  if (!copy.read) read_source(a, copy);
-  if (!read_only) {
-    land(a, copy);
-    a.copies.erase(a.copies.begin() + static_cast<std::ptrdiff_t>(which));
+  if (read_only) {
+    copy.read = true;
+    read_source(a, copy, a.copies.data(which));
+  } else {
+    land(a, copy, copy.read ? &a.copies.data(which) : nullptr);
+    a.copies.erase(which);
   }
   if (a.wait.kind == Wait::Kind::Bulk && stores_done(a, a.wait.done)) wake(a, a.time);
-  if (!a.copies.empty()) scheduler_.runnable(landing_agent, a.copies.front().time);
+  if (!a.copies.empty()) scheduler_.runnable(landing_agent, a.copies[0].time);
 }
 
-void Simulation::land(Agent& a, Copy& copy) {
+/// `read`: what the copy has read earlier; null: it reads and writes now.
+void Simulation::land(Agent& a, const Copy& copy, const CopiedData* read) {
   ++counts_.events;
-  write_destination(a, copy);
-  a.time = std::max(a.time, copy.is_load() ? a.time : copy.time);
-  if (!copy.is_load()) return;
-  const BarrierFault fault = cta(a).mbarriers[copy.bar].transact(-int64_t{copy.total()});
-  if (fault != BarrierFault::None) barrier_fault(a, fault, copy.step, mbarrier_name(copy.bar));
+  if (read != nullptr)
+    write_destination(a, copy, *read);
+  else
+    move_data(a, copy);
+  if (!copy.is_load()) {
+    a.time = std::max(a.time, copy.time);
+    return;
+  }
   SimMbarrier& state = cta(a).mbarriers[copy.bar];
+  const BarrierFault fault = state.transact(-int64_t{copy.total()});
+  if (fault != BarrierFault::None) barrier_fault(a, fault, copy.step, mbarrier_name(copy.bar));
   if (state.overrun())
     barrier_fault(a, BarrierFault::ExtraBytes, copy.step, mbarrier_name(copy.bar));
   if (state.complete_phase()) wake_all(a.rank, a.sm, state.waiting, copy.time);
 }
 
 bool Simulation::stores_done(const Agent& a, BulkDone done) const {
-  for (const Copy& copy : a.copies)
+  for (size_t i = 0; i < a.copies.size(); ++i) {
+    const Copy& copy = a.copies[i];
     if (!copy.is_load() && copy.committed && (done == BulkDone::Written || !copy.read))
       return false;
+  }
   return true;
 }
 
 void Simulation::poison_destination(Agent& a, const Copy& copy) {
-  if (copy.is_load()) {
-    cta(a).shared.poison(copy.shared, copy.total());
-    return;
-  }
-  if (!math()) return;
+  if (carries_tags(copy)) return;
+  if (copy.is_load()) return cta(a).shared.poison(copy.shared, copy.total());
   for (uint32_t row = 0; row < copy.rows; ++row)
     ranks_[address_rank(copy.global)].memory.poison(
         memory_offset(copy.global + row * copy.global_pitch), copy.row_bytes);
 }
 
-void Simulation::read_source(Agent& a, Copy& copy) {
-  copy.read = true;
-  const bool weights = copy.from_weights();
-  if (!math() && (weights || is_payload(static_cast<Region>(address_region(copy.global)))))
-    return read_tags(a, copy);
-  copy.bytes.resize(copy.total());
-  copy.stamps.resize(copy.total());
-  if (weights) {
-    ranks_[a.rank].experts.read_box(copy.tensor, copy.weight_row, copy.column, copy.bytes.data());
-    std::fill(copy.stamps.begin(), copy.stamps.end(), stamp(a));
+bool Simulation::carries_tags(const Copy& copy) const {
+  return !math() &&
+         (copy.from_weights() || is_payload(static_cast<Region>(address_region(copy.global))));
+}
+
+void Simulation::read_source(Agent& a, const Copy& copy, CopiedData& to) {
+  if (carries_tags(copy)) {
+    to.tags.assign(copy.rows, kNoTag);
+    return read_tags(a, copy, to.tags.data());
+  }
+  to.bytes.resize(copy.total());
+  to.stamps.resize(copy.total());
+  if (copy.from_weights()) {
+    ranks_[a.rank].experts.read_box(copy.tensor, copy.weight_row, copy.column, to.bytes.data());
+    std::fill(to.stamps.begin(), to.stamps.end(), stamp(a));
     return;
   }
   for (uint32_t row = 0; row < copy.rows; ++row) {
@@ -217,22 +232,52 @@ void Simulation::read_source(Agent& a, Copy& copy) {
         copy.is_load() ? ranks_[address_rank(copy.global)].memory : cta(a).shared;
     const uint64_t place = copy.is_load() ? memory_offset(copy.global + row * copy.global_pitch)
                                           : copy.shared + uint64_t{row} * copy.row_bytes;
-    std::memcpy(&copy.bytes[size_t{row} * copy.row_bytes], source.data(place, copy.row_bytes),
+    std::memcpy(&to.bytes[size_t{row} * copy.row_bytes], source.data(place, copy.row_bytes),
                 copy.row_bytes);
-    std::memcpy(&copy.stamps[size_t{row} * copy.row_bytes], source.stamps(place), copy.row_bytes);
+    std::memcpy(&to.stamps[size_t{row} * copy.row_bytes], source.stamps(place), copy.row_bytes);
   }
 }
 
-void Simulation::write_destination(Agent& a, Copy& copy) {
-  if (copy.bytes.empty()) return write_tags(a, copy);
+void Simulation::write_destination(Agent& a, const Copy& copy, const CopiedData& from) {
+  if (carries_tags(copy)) return write_tags(a, copy, from.tags.data());
   for (uint32_t row = 0; row < copy.rows; ++row) {
     PoisonedBytes& target =
         copy.is_load() ? cta(a).shared : ranks_[address_rank(copy.global)].memory;
     const uint64_t place = copy.is_load() ? copy.shared + uint64_t{row} * copy.row_bytes
                                           : memory_offset(copy.global + row * copy.global_pitch);
-    std::memcpy(target.data(place, copy.row_bytes), &copy.bytes[size_t{row} * copy.row_bytes],
+    std::memcpy(target.data(place, copy.row_bytes), &from.bytes[size_t{row} * copy.row_bytes],
                 copy.row_bytes);
-    std::memcpy(target.stamps(place), &copy.stamps[size_t{row} * copy.row_bytes], copy.row_bytes);
+    std::memcpy(target.stamps(place), &from.stamps[size_t{row} * copy.row_bytes], copy.row_bytes);
+  }
+}
+
+/// Reads and writes at one moment, without a place in between.
+void Simulation::move_data(Agent& a, const Copy& copy) {
+  if (carries_tags(copy)) {
+    std::array<RowTag, kMaxTileRows> tags;
+    std::fill_n(tags.begin(), copy.rows, kNoTag);
+    read_tags(a, copy, tags.data());
+    return write_tags(a, copy, tags.data());
+  }
+  PoisonedBytes& shared = cta(a).shared;
+  if (copy.from_weights()) {
+    ranks_[a.rank].experts.read_box(copy.tensor, copy.weight_row, copy.column,
+                                    shared.data(copy.shared, copy.total()));
+    return shared.set_stamps(copy.shared, copy.total(), stamp(a));
+  }
+  PoisonedBytes& memory = ranks_[address_rank(copy.global)].memory;
+  for (uint32_t row = 0; row < copy.rows; ++row) {
+    const uint64_t there = memory_offset(copy.global + row * copy.global_pitch);
+    const uint64_t here = copy.shared + uint64_t{row} * copy.row_bytes;
+    uint8_t* in_memory = memory.data(there, copy.row_bytes);
+    uint8_t* in_shared = shared.data(here, copy.row_bytes);
+    if (copy.is_load()) {
+      std::memcpy(in_shared, in_memory, copy.row_bytes);
+      std::memcpy(shared.stamps(here), memory.stamps(there), copy.row_bytes);
+    } else {
+      std::memcpy(in_memory, in_shared, copy.row_bytes);
+      std::memcpy(memory.stamps(there), shared.stamps(here), copy.row_bytes);
+    }
   }
 }
 
@@ -246,12 +291,9 @@ void Simulation::lay_out(RankState& rank) {
     rank.memory.set_stamps(layout.offset(region), size, kLastingStamp);
   }
   if (math()) return;
-  const Shape& shape = launches_[laid_out_launch_].args.shape;
   const uint64_t ring_rows = uint64_t{plan().ring_blocks} * plan().block_m;
   rank.tags.pool_x.assign(ring_rows, kNoTag);
   rank.tags.linear1.assign(ring_rows, kNoTag);
-  rank.tags.combine.assign(shape.slots_per_source(), kNoTag);
-  rank.tags.combine_bytes.assign(shape.slots_per_source(), 0);
 }
 
 void Simulation::upload_inputs(uint32_t r) {
@@ -267,7 +309,12 @@ void Simulation::upload_inputs(uint32_t r) {
   };
   upload(Region::TopkIdx, input.topk_idx);
   upload(Region::TopkWeights, input.topk_weights);
-  if (!math()) return;
+  // Tags name their launch, so older ones need not go.
+  if (!math()) {
+    if (input.topk_idx.size() > rank.tags.combine.size())
+      rank.tags.combine.resize(input.topk_idx.size());
+    return;
+  }
   upload(Region::Tokens, input.x_codes);
   upload(Region::TokenScales, input.x_scales);
 }
@@ -316,29 +363,34 @@ void Simulation::collect_y(uint32_t r) {
 
 // Payload tags: what copies carry without tile arithmetic.
 
-void Simulation::read_tags(Agent& a, Copy& copy) {
+/// `to` [copy.rows] comes in without tags; what is no row of a token stays so.
+void Simulation::read_tags(Agent& a, const Copy& copy, RowTag* to) {
+  if (copy.from_weights()) return;
   const uint32_t hidden = launches_[laid_out_launch_].args.shape.hidden;
-  if (copy.from_weights()) return;  // no row of a token
-  copy.tags.assign(copy.rows, kNoTag);
   const auto region = static_cast<Region>(address_region(copy.global));
   RankState& owner = ranks_[address_rank(copy.global)];
   const uint64_t offset = address_offset(copy.global);
-  if (copy.kind == Copy::Kind::Load && region == Region::Tokens)
-    copy.tags[0] = row_tag(ranks_[a.rank].launch, address_rank(copy.global),
-                           static_cast<uint32_t>(offset / hidden));
-  if (copy.kind == Copy::Kind::Load && region == Region::CombineRows) check_combine(a, copy);
-  if (copy.kind == Copy::Kind::Store) copy.tags[0] = cta(a).tags.pull[a.number];
-  if (copy.kind == Copy::Kind::TileLoad) {
-    const auto& rows = region == Region::PoolX ? owner.tags.pool_x : owner.tags.linear1;
-    const uint64_t first = offset / copy.global_pitch;
-    for (uint32_t row = 0; row < copy.rows; ++row) copy.tags[row] = rows[first + row];
+  switch (copy.kind) {
+    case Copy::Kind::Load:
+      if (region == Region::Tokens)
+        to[0] = row_tag(ranks_[a.rank].launch, address_rank(copy.global),
+                        static_cast<uint32_t>(offset / hidden));
+      if (region == Region::CombineRows) check_combine(a, copy);
+      return;
+    case Copy::Kind::Store:
+      to[0] = cta(a).tags.pull[a.number];
+      return;
+    case Copy::Kind::TileLoad: {
+      const auto& rows = region == Region::PoolX ? owner.tags.pool_x : owner.tags.linear1;
+      std::copy_n(&rows[offset / copy.global_pitch], copy.rows, to);
+      return;
+    }
+    case Copy::Kind::TileStore:
+      std::copy_n(cta(a).tags.staging[a.number].begin(), copy.rows, to);
   }
-  if (copy.kind == Copy::Kind::TileStore)
-    for (uint32_t row = 0; row < copy.rows; ++row)
-      copy.tags[row] = cta(a).tags.staging[a.number][row];
 }
 
-void Simulation::write_tags(Agent& a, Copy& copy) {
+void Simulation::write_tags(Agent& a, const Copy& copy, const RowTag* from) {
   if (copy.from_weights()) return;
   const KernelPlan& p = plan();
   const uint32_t hidden = launches_[laid_out_launch_].args.shape.hidden;
@@ -346,32 +398,31 @@ void Simulation::write_tags(Agent& a, Copy& copy) {
   const uint64_t offset = address_offset(copy.global);
   switch (copy.kind) {
     case Copy::Kind::Load:
-      if (a.role == Role::Dispatch) cta(a).tags.pull[a.number] = copy.tags[0];
+      if (a.role == Role::Dispatch) cta(a).tags.pull[a.number] = from[0];
       return;
     case Copy::Kind::Store:
-      owner.tags.pool_x[offset / hidden] = copy.tags[0];
+      owner.tags.pool_x[offset / hidden] = from[0];
       if (offset % hidden == 0) ++counts_.rows_pulled;
       return;
     case Copy::Kind::TileLoad: {
       const uint32_t stage = (copy.shared - p.shared.stage_a) / p.stage_a_bytes();
-      std::copy_n(copy.tags.begin(), copy.rows, cta(a).tags.stage[stage].begin());
+      std::copy_n(from, copy.rows, cta(a).tags.stage[stage].begin());
+      cta(a).tags.stage_source[stage] = copy.global;
       return;
     }
     case Copy::Kind::TileStore:
       if (static_cast<Region>(address_region(copy.global)) != Region::Linear1) return;
-      for (uint32_t row = 0; row < copy.rows; ++row)
-        owner.tags.linear1[offset / copy.global_pitch + row] = copy.tags[row];
+      std::copy_n(from, copy.rows, &owner.tags.linear1[offset / copy.global_pitch]);
   }
 }
 
 void Simulation::check_combine(Agent& a, const Copy& copy) {
   const Shape& shape = launches_[laid_out_launch_].args.shape;
-  const uint64_t slot = address_offset(copy.global) / 2 / shape.hidden;
-  const auto token = static_cast<uint32_t>(slot % shape.max_tokens_per_rank);
-  const RankTags& tags = ranks_[a.rank].tags;
+  const CombineRow row = combine_row(shape, address_offset(copy.global));
+  const CombineTag& found = ranks_[a.rank].tags.combine[row.token * shape.topk + row.k];
   ++counts_.invariants_checked;
-  if (tags.combine[slot] != row_tag(ranks_[a.rank].launch, a.rank, token) ||
-      tags.combine_bytes[slot] != shape.hidden * 2)
+  if (found.tag != row_tag(ranks_[a.rank].launch, a.rank, row.token) ||
+      found.bytes != shape.hidden * 2)
     stop(FindingClass::Mismatch, a, copy.step,
          fmt::format("{} is combined before its whole row has arrived", place_name(copy.global)));
 }

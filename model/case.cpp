@@ -167,13 +167,19 @@ std::shared_ptr<const WeightSource> WeightCache::weights(const DataSpec& data, c
   return entries_.back().source;
 }
 
-Problem make_problem(const Case& c, size_t launch, WeightCache& cache) {
+Problem make_routed_problem(const Case& c, size_t launch) {
   MOETWIN_CHECK(launch < c.launches.size());
   const LaunchSpec& spec = c.launches[launch];
   Problem problem;
   problem.shape = spec.shape;
   problem.clamp = c.clamp;
   make_routing(spec.routing, spec.shape, spec.tokens, problem.ranks);
+  return problem;
+}
+
+Problem make_problem(const Case& c, size_t launch, WeightCache& cache) {
+  Problem problem = make_routed_problem(c, launch);
+  const LaunchSpec& spec = c.launches[launch];
   make_activations(spec.data, spec.shape, spec.tokens, problem.ranks);
   problem.weights = cache.weights(c.data, spec.shape);
   return problem;

@@ -107,4 +107,7 @@ class WeightCache {
 /// case. `launch` < c.launches.size().
 Problem make_problem(const Case& c, size_t launch, WeightCache& cache);
 
+/// The same without activations and weights: what a run that moves tags in their place needs.
+Problem make_routed_problem(const Case& c, size_t launch);
+
 }  // namespace moetwin

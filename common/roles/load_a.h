@@ -76,7 +76,8 @@ MOETWIN_ROLE void load_a_tiles(M& m, const KernelArgs& args, const TaskEntry& ta
       m.template region<float>(linear1 ? Region::PoolXScales : Region::Linear1Scales) +
       uint64_t{ring.index} * k_blocks * scale_columns * plan.block_m;
   const uint32_t scale_bytes = scale_columns * plan.block_m * 4;
-  for (uint32_t k = 0; k < k_blocks; ++k) {
+  const uint32_t steps = m.stepped_k_blocks(k_blocks);
+  for (uint32_t k = 0; k < steps; ++k) {
     m.mbarrier_wait(plan.empty(stage.index), stage.parity ^ 1, Step::LoadAWaitsForStage);
     const Mbarrier full = plan.full(stage.index);
     m.mbarrier_expect(full, plan.stage_a_bytes() + scale_bytes, Step::LoadAExpect);

@@ -47,7 +47,8 @@ MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& t
   const auto weight_scales = task.kind == TileKind::Linear1 ? m.w1_scales() : m.w2_scales();
   const uint32_t steps = kBlockK / kMmaK / multiply.parts;
   m.clear(total, mine.valid);
-  for (uint32_t k = 0; k < multiply.k_blocks; ++k) {
+  const uint32_t k_blocks = m.stepped_k_blocks(multiply.k_blocks);
+  for (uint32_t k = 0; k < k_blocks; ++k) {
     m.mbarrier_wait(plan.full(stage.index), stage.parity, Step::MathWaitsForStage);
     const float even = m.load(weight_scales + (multiply.even_scales + k), Step::MathReadScales);
     const float odd = m.load(weight_scales + (multiply.odd_scales + k), Step::MathReadScales);
