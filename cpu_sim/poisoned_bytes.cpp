@@ -81,6 +81,11 @@ bool PoisonedBytes::stamped(uint64_t offset, uint64_t bytes, Stamp stamp) const 
   return all;
 }
 
+bool PoisonedBytes::written(uint64_t offset, uint64_t bytes) const {
+  return std::find(stamps_ + offset, stamps_ + offset + bytes, kNeverWritten) ==
+         stamps_ + offset + bytes;
+}
+
 void PoisonedBytes::set_stamps(uint64_t offset, uint64_t bytes, Stamp stamp) {
   std::memset(stamps_ + offset, stamp, bytes);
 }

@@ -38,6 +38,8 @@ class PoisonedBytes {
 
   /// Whether every byte of the range carries `stamp` or the lasting one.
   bool stamped(uint64_t offset, uint64_t bytes, Stamp stamp) const;
+  /// Whether every byte of the range was written at some time.
+  bool written(uint64_t offset, uint64_t bytes) const;
   void set_stamps(uint64_t offset, uint64_t bytes, Stamp stamp);
   /// The range is as if nobody had written it.
   void poison(uint64_t offset, uint64_t bytes);

@@ -32,8 +32,7 @@ const uint8_t* SimMachine::readable(uint64_t address, uint64_t bytes, uint64_t a
   RankState& owner = sim_.rank(address_rank(address));
   const uint64_t place = sim_.memory_offset(address);
   if (!owner.memory.stamped(place, bytes, sim_.stamp(agent_)))
-    sim_.undefined_read(agent_, step, sim_.place_name(address),
-                        *owner.memory.stamps(place) != kNeverWritten);
+    sim_.undefined_read(agent_, step, sim_.place_name(address), owner.memory.written(place, bytes));
   return data;
 }
 
@@ -48,8 +47,7 @@ const uint8_t* SimMachine::readable_shared(uint32_t offset, uint32_t bytes, uint
                                            Step step) {
   const uint8_t* data = sim_.shared_bytes(agent_, offset, bytes, alignment, step, lane_);
   if (!cta_.shared.stamped(offset, bytes, sim_.stamp(agent_)))
-    sim_.undefined_read(agent_, step, sim_.shared_name(offset),
-                        *cta_.shared.stamps(offset) != kNeverWritten);
+    sim_.undefined_read(agent_, step, sim_.shared_name(offset), cta_.shared.written(offset, bytes));
   return data;
 }
 

@@ -92,7 +92,9 @@ class Sm90Machine {
   __device__ __forceinline__ uint32_t agent() const { return agent_; }
   __device__ __forceinline__ uint32_t num_tokens() const { return params_.ranks[rank_].num_tokens; }
   static constexpr bool math() { return true; }
-  static __device__ __forceinline__ constexpr uint32_t stepped_k_blocks(uint32_t k_blocks) { return k_blocks; }
+  static __device__ __forceinline__ constexpr uint32_t stepped_k_blocks(uint32_t k_blocks) {
+    return k_blocks;
+  }
 
   // Lanes.
 
