@@ -10,6 +10,7 @@
 #include "common/machine.h"
 #include "cpu_sim/payload_tags.h"
 #include "cpu_sim/poisoned_bytes.h"
+#include "cpu_sim/prefetch.h"
 
 namespace moetwin {
 
@@ -53,6 +54,13 @@ class PendingCopies {
   Copy& operator[](size_t i) { return slots_[order_[i]].copy; }
   const Copy& operator[](size_t i) const { return slots_[order_[i]].copy; }
   CopiedData& data(size_t i) { return slots_[order_[i]].data; }
+
+  /// Hints that the list will be used soon.
+  void prefetch() const {
+    if (order_.empty()) return;
+    prefetch_bytes(order_.data(), sizeof(uint32_t));
+    prefetch_bytes(slots_.data(), 2 * sizeof(Slot));
+  }
 
   void push(const Copy& copy) {
     if (size_ == order_.size()) {

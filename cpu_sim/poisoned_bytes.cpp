@@ -63,31 +63,16 @@ void PoisonedBytes::forget() {
   forgot_ = true;
 }
 
-bool PoisonedBytes::stamped(uint64_t offset, uint64_t bytes, Stamp stamp) const {
+bool PoisonedBytes::stamped_or_lasting(uint64_t offset, uint64_t bytes, Stamp stamp) const {
   const Stamp* stamps = stamps_ + offset;
-  // Nearly always one stamp throughout, so that is looked for first, eight bytes at a time.
-  const uint64_t wanted = 0x0101010101010101u * stamp;
-  uint64_t difference = 0;
-  uint64_t i = 0;
-  for (; i + sizeof(uint64_t) <= bytes; i += sizeof(uint64_t)) {
-    uint64_t word;
-    std::memcpy(&word, stamps + i, sizeof word);
-    difference |= word ^ wanted;
-  }
-  for (; i < bytes; ++i) difference |= stamps[i] ^ stamp;
-  if (difference == 0) return true;
   bool all = true;
-  for (i = 0; i < bytes; ++i) all &= (stamps[i] == stamp) | (stamps[i] == kLastingStamp);
+  for (uint64_t i = 0; i < bytes; ++i) all &= (stamps[i] == stamp) | (stamps[i] == kLastingStamp);
   return all;
 }
 
 bool PoisonedBytes::written(uint64_t offset, uint64_t bytes) const {
   return std::find(stamps_ + offset, stamps_ + offset + bytes, kNeverWritten) ==
          stamps_ + offset + bytes;
-}
-
-void PoisonedBytes::set_stamps(uint64_t offset, uint64_t bytes, Stamp stamp) {
-  std::memset(stamps_ + offset, stamp, bytes);
 }
 
 void PoisonedBytes::poison(uint64_t offset, uint64_t bytes) {

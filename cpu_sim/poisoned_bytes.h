@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 namespace moetwin {
@@ -37,10 +38,26 @@ class PoisonedBytes {
   Stamp* stamps(uint64_t offset) { return stamps_ + offset; }
 
   /// Whether every byte of the range carries `stamp` or the lasting one.
-  bool stamped(uint64_t offset, uint64_t bytes, Stamp stamp) const;
+  bool stamped(uint64_t offset, uint64_t bytes, Stamp stamp) const {
+    // Nearly always one stamp throughout, so that is looked for first.
+    const Stamp* stamps = stamps_ + offset;
+    const uint64_t wanted = 0x0101010101010101u * stamp;
+    uint64_t difference = 0;
+    uint64_t i = 0;
+    for (; i + sizeof(uint64_t) <= bytes; i += sizeof(uint64_t))
+      difference |= load_word<uint64_t>(stamps + i) ^ wanted;
+    if (bytes - i == sizeof(uint32_t)) {
+      difference |= load_word<uint32_t>(stamps + i) ^ static_cast<uint32_t>(wanted);
+    } else {
+      for (; i < bytes; ++i) difference |= stamps[i] ^ stamp;
+    }
+    return difference == 0 || stamped_or_lasting(offset, bytes, stamp);
+  }
   /// Whether every byte of the range was written at some time.
   bool written(uint64_t offset, uint64_t bytes) const;
-  void set_stamps(uint64_t offset, uint64_t bytes, Stamp stamp);
+  void set_stamps(uint64_t offset, uint64_t bytes, Stamp stamp) {
+    std::memset(stamps_ + offset, stamp, bytes);
+  }
   /// The range is as if nobody had written it.
   void poison(uint64_t offset, uint64_t bytes);
   /// Everything is as if nobody had written it; costs nothing until pages are touched again.
@@ -49,6 +66,13 @@ class PoisonedBytes {
  private:
   static constexpr uint64_t kPage = 4096;
 
+  template <class Word>
+  static Word load_word(const Stamp* stamps) {
+    Word word;
+    std::memcpy(&word, stamps, sizeof word);
+    return word;
+  }
+  bool stamped_or_lasting(uint64_t offset, uint64_t bytes, Stamp stamp) const;
   void touch(uint64_t offset, uint64_t bytes) {
     const uint64_t last = (offset + bytes - 1) / kPage;
     for (uint64_t page = offset / kPage; page <= last; ++page)

@@ -42,6 +42,16 @@ class RunQueue {
   /// The queue must not be empty.
   Entry min() const;
   Entry pop_min();
+  /// The agent at place `ahead` (0 or 1) if nothing changes, or kNoAgent where that is not at hand.
+  uint32_t likely_next(uint32_t ahead) const {
+    if (order_ == Order::Key) return ahead < heap_.size() ? heap_[ahead].agent : kNoAgent;
+    for (const List& list : lists_) {
+      if (list.head == kEnd) continue;
+      if (ahead == 0) return list.head;
+      return links_[list.head].next == kEnd ? kNoAgent : links_[list.head].next;
+    }
+    return kNoAgent;
+  }
   bool contains(uint32_t agent) const {
     return agent < links_.size() && links_[agent].next != kUnqueued;
   }

@@ -74,6 +74,9 @@ class Scheduler {
   /// of a replay names an agent that cannot run now: the replay does not fit this case.
   uint32_t next();
 
+  /// A guess at the agent that runs `ahead` (0 or 1) choices from now; RunQueue::kNoAgent: none.
+  uint32_t likely_next(uint32_t ahead) const { return queue_.likely_next(ahead); }
+
   /// Whether agents must ask continues() at their visible operations.
   bool preempts() const { return preempts_; }
   /// The running `agent` could go on, at `time`: true when it is chosen to. False: it has been

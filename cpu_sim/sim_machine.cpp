@@ -12,9 +12,8 @@ SimMachine::Accumulator::~Accumulator() {
   if (machine != nullptr) machine->sim_.tiles().release(job);
 }
 
-bool SimMachine::mutated(MutantKind kind, Step step) {
+bool SimMachine::mutated_visit() {
   const Mutant& mutant = sim_.mutant();
-  if (mutant.kind != kind || mutant.step != step) return false;
   if (mutant.role != Role::Count && mutant.role != agent_.role) return false;
   const uint32_t visit = agent_.mutant_visits++;
   return visit >= mutant.first && visit <= mutant.last;
@@ -26,36 +25,14 @@ void SimMachine::make_postponed_call() {
   in_postponed_ = false;
 }
 
-const uint8_t* SimMachine::readable(uint64_t address, uint64_t bytes, uint64_t alignment,
-                                    Step step) {
-  const uint8_t* data = sim_.global_bytes(agent_, address, bytes, alignment, step, lane_);
-  RankState& owner = sim_.rank(address_rank(address));
-  const uint64_t place = sim_.memory_offset(address);
-  if (!owner.memory.stamped(place, bytes, sim_.stamp(agent_)))
-    sim_.undefined_read(agent_, step, sim_.place_name(address), owner.memory.written(place, bytes));
-  return data;
+void SimMachine::undefined_global(uint64_t address, uint64_t bytes, Step step) {
+  const PoisonedBytes& memory = sim_.rank(address_rank(address)).memory;
+  sim_.undefined_read(agent_, step, sim_.place_name(address),
+                      memory.written(sim_.memory_offset(address), bytes));
 }
 
-uint8_t* SimMachine::writable(uint64_t address, uint64_t bytes, uint64_t alignment, Step step) {
-  uint8_t* data = sim_.global_bytes(agent_, address, bytes, alignment, step, lane_);
-  sim_.rank(address_rank(address))
-      .memory.set_stamps(sim_.memory_offset(address), bytes, sim_.stamp_of_write(agent_, address));
-  return data;
-}
-
-const uint8_t* SimMachine::readable_shared(uint32_t offset, uint32_t bytes, uint32_t alignment,
-                                           Step step) {
-  const uint8_t* data = sim_.shared_bytes(agent_, offset, bytes, alignment, step, lane_);
-  if (!cta_.shared.stamped(offset, bytes, sim_.stamp(agent_)))
-    sim_.undefined_read(agent_, step, sim_.shared_name(offset), cta_.shared.written(offset, bytes));
-  return data;
-}
-
-uint8_t* SimMachine::writable_shared(uint32_t offset, uint32_t bytes, uint32_t alignment,
-                                     Step step) {
-  uint8_t* data = sim_.shared_bytes(agent_, offset, bytes, alignment, step, lane_);
-  cta_.shared.set_stamps(offset, bytes, sim_.stamp(agent_));
-  return data;
+void SimMachine::undefined_shared(uint32_t offset, uint32_t bytes, Step step) {
+  sim_.undefined_read(agent_, step, sim_.shared_name(offset), cta_.shared.written(offset, bytes));
 }
 
 void SimMachine::wait_until(Global<uint32_t> word, Awaited awaited, Scope scope, Step step) {
@@ -205,9 +182,9 @@ void SimMachine::mbarrier_wait(Mbarrier bar, uint32_t parity, Step step) {
     sim_.block(agent_, wait);
   }
   // The parity alone cannot tell a phase from the one two later; the count of waits can.
-  uint64_t& seen = agent_.phases_seen[bar.index];
+  uint32_t& seen = agent_.phases_seen[bar.index];
   if (seen == 0) seen = 1 + (parity & 1 ? 0 : 1);  // the phase wanted, plus one
-  if (state.phases + 1 != seen)
+  if (static_cast<uint32_t>(state.phases + 1) != seen)
     sim_.barrier_fault(agent_, BarrierFault::Lapped, step, sim_.mbarrier_name(bar.index));
   ++seen;
   synchronised();

@@ -66,7 +66,9 @@ class SimMachine {
     float max(float value) const { return value; }
   };
 
-  SimMachine(Simulation& sim, Agent& agent) : sim_(sim), agent_(agent), cta_(sim.cta(agent)) {}
+  /// For one launch.
+  SimMachine(Simulation& sim, Agent& agent)
+      : sim_(sim), agent_(agent), cta_(sim.cta(agent)), stamp_(sim.stamp(agent)) {}
 
   // Who.
   uint32_t rank() const { return agent_.rank; }
@@ -295,7 +297,11 @@ class SimMachine {
 
  private:
   void cost(uint64_t nanoseconds) { agent_.time += nanoseconds; }
-  bool mutated(MutantKind kind, Step step);
+  bool mutated(MutantKind kind, Step step) {
+    const Mutant& mutant = sim_.mutant();
+    return mutant.kind == kind && mutant.step == step && mutated_visit();
+  }
+  bool mutated_visit();
   bool dropped(Step step) { return mutated(MutantKind::Drop, step); }
   int64_t delta(MutantKind kind, Step step) {
     return mutated(kind, step) ? sim_.mutant().delta : 0;
@@ -325,10 +331,32 @@ class SimMachine {
     if (std::exchange(synchronised_, false)) synchronised();
   }
 
-  const uint8_t* readable(uint64_t address, uint64_t bytes, uint64_t alignment, Step step);
-  uint8_t* writable(uint64_t address, uint64_t bytes, uint64_t alignment, Step step);
-  const uint8_t* readable_shared(uint32_t offset, uint32_t bytes, uint32_t alignment, Step step);
-  uint8_t* writable_shared(uint32_t offset, uint32_t bytes, uint32_t alignment, Step step);
+  const uint8_t* readable(uint64_t address, uint64_t bytes, uint64_t alignment, Step step) {
+    const uint8_t* data = sim_.global_bytes(agent_, address, bytes, alignment, step, lane_);
+    const PoisonedBytes& memory = sim_.rank(address_rank(address)).memory;
+    if (!memory.stamped(sim_.memory_offset(address), bytes, stamp_)) [[unlikely]]
+      undefined_global(address, bytes, step);
+    return data;
+  }
+  uint8_t* writable(uint64_t address, uint64_t bytes, uint64_t alignment, Step step) {
+    uint8_t* data = sim_.global_bytes(agent_, address, bytes, alignment, step, lane_);
+    const Stamp stamp = kLastingRegion[address_region(address)] ? kLastingStamp : stamp_;
+    sim_.rank(address_rank(address)).memory.set_stamps(sim_.memory_offset(address), bytes, stamp);
+    return data;
+  }
+  const uint8_t* readable_shared(uint32_t offset, uint32_t bytes, uint32_t alignment, Step step) {
+    const uint8_t* data = sim_.shared_bytes(agent_, offset, bytes, alignment, step, lane_);
+    if (!cta_.shared.stamped(offset, bytes, stamp_)) [[unlikely]]
+      undefined_shared(offset, bytes, step);
+    return data;
+  }
+  uint8_t* writable_shared(uint32_t offset, uint32_t bytes, uint32_t alignment, Step step) {
+    uint8_t* data = sim_.shared_bytes(agent_, offset, bytes, alignment, step, lane_);
+    cta_.shared.set_stamps(offset, bytes, stamp_);
+    return data;
+  }
+  void undefined_global(uint64_t address, uint64_t bytes, Step step);
+  void undefined_shared(uint32_t offset, uint32_t bytes, Step step);
   void notify(uint64_t address, uint32_t value, Scope scope) {
     sim_.word_changed(address, value, agent_.time, scope);
   }
@@ -349,6 +377,7 @@ class SimMachine {
   Simulation& sim_;
   Agent& agent_;
   Cta& cta_;
+  const Stamp stamp_;  ///< of this launch
   uint32_t lane_ = kAllLanes;
   Accumulator* total_ = nullptr;  ///< the tile being worked on
   bool synchronised_ = false;     ///< a lane has released or acquired

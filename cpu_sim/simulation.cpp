@@ -79,6 +79,7 @@ void Simulation::prepare_launches() {
           blocks_of(rows[expert], planned.plan.block_m) * loads_a_block);
     launches_.push_back(std::move(launch));
   }
+  use_layout_of(0);
   ranks_.resize(case_.shape.ranks);
   for (RankState& rank : ranks_) {
     rank.memory = PoisonedBytes(memory_bytes, case_.world.poison);
@@ -120,6 +121,7 @@ void Simulation::create_agents() {
       a.role = role;
       a.number = number;
       a.warps = warps;
+      a.cta = cta;
       a.in_cta = in_cta++;
     };
     for (uint32_t warp = 0; warp < kDispatchWarps; ++warp) add(Role::Dispatch, warp, 1);
@@ -142,6 +144,12 @@ void Simulation::create_agents() {
         },
         &fiber_starts_.emplace_back(FiberStart{this, &a}));
   }
+}
+
+void Simulation::use_layout_of(uint64_t launch) {
+  laid_out_launch_ = launch;
+  plan_ = &launches_[launch].args.plan;
+  layout_ = &launches_[launch].args.layout;
 }
 
 bool Simulation::same_shape(uint64_t launch) const {
@@ -172,7 +180,7 @@ void Simulation::start_rank(uint32_t r) {
   RankState& rank = ranks_[r];
   const Launch& next = launches_[rank.launch];
   if (!ever_laid_out_ || !same_shape(rank.launch)) {
-    laid_out_launch_ = rank.launch;
+    use_layout_of(rank.launch);
     for (RankState& each : ranks_) lay_out(each);
     ever_laid_out_ = true;
   }
@@ -184,7 +192,7 @@ void Simulation::start_rank(uint32_t r) {
   for (uint32_t sm = 0; sm < plan().sms; ++sm) {
     Cta& cta = ctas_[r * plan().sms + sm];
     cta.shared.forget();
-    cta.mbarriers.assign(plan().num_mbarriers(), {});
+    cta.mbarriers.fill({});
     cta.named = {};
   }
   const uint32_t agents_of_rank = plan().sms * agents_per_cta(plan());
@@ -193,7 +201,7 @@ void Simulation::start_rank(uint32_t r) {
     ++rank.agents_left;
     a.finished = false;
     a.started = false;
-    a.phases_seen.assign(plan().num_mbarriers(), 0);
+    a.phases_seen.fill(0);
     if (cta(a).held) continue;
     a.started = true;
     a.wait = {};
@@ -305,11 +313,25 @@ void Simulation::drive() {
       return;
     }
     const uint32_t id = scheduler_.next();
+    prefetch_next();
     if (id >= agents_.size())
       land_one(id - static_cast<uint32_t>(agents_.size()));
     else
       pool_.resume(id);
   }
+}
+
+/// Many agents do not fit the caches: what the next ones need is fetched while this one runs.
+void Simulation::prefetch_next() {
+  const size_t count = agents_.size();
+  if (const uint32_t id = scheduler_.likely_next(0); id != RunQueue::kNoAgent) {
+    const Agent& a = agents_[id < count ? id : id - count];
+    a.copies.prefetch();
+    prefetch_bytes(&cta(a).mbarriers, sizeof(Cta::mbarriers) / 2);
+    if (id < count) pool_.prefetch(id);
+  }
+  if (const uint32_t id = scheduler_.likely_next(1); id != RunQueue::kNoAgent)
+    prefetch_bytes(&agents_[id < count ? id : id - count], sizeof(Agent));
 }
 
 RunResult Simulation::run() {

@@ -43,10 +43,14 @@ struct Wait {
   BulkDone done = BulkDone::Read;
 };
 
+/// mbarriers of a CTA at the most: full and empty stages, task queue, pulls, combine stages.
+constexpr uint32_t kMaxMbarriers =
+    2 * kMaxStages + 2 * kTaskQueueEntries + kDispatchWarps + 2 * kCombineStages;
+
 struct Cta {
   PoisonedBytes shared;
   SharedTags tags;
-  std::vector<SimMbarrier> mbarriers;
+  std::array<SimMbarrier, kMaxMbarriers> mbarriers{};
   std::array<SimNamedBarrier, kNumNamedBarriers> named{};
   bool held = false;  ///< never becomes resident
 };
@@ -74,15 +78,16 @@ struct Agent {
   uint32_t sm = 0;
   Role role = Role::Dispatch;
   uint32_t number = 0;  ///< within its role
+  uint32_t cta = 0;     ///< of all ranks' CTAs
   uint32_t in_cta = 0;  ///< bit in an AgentMask
   uint32_t warps = 1;
   bool started = false;  ///< in the current launch
   bool finished = false;
   Wait wait;
   uint64_t time = 0;
-  PendingCopies copies;               ///< issued and not landed
-  uint32_t mutant_visits = 0;         ///< calls that the mutant could have changed
-  std::vector<uint64_t> phases_seen;  ///< by mbarrier: waits that ended
+  PendingCopies copies;                               ///< issued and not landed
+  uint32_t mutant_visits = 0;                         ///< calls that the mutant could have changed
+  std::array<uint32_t, kMaxMbarriers> phases_seen{};  ///< by mbarrier: waits that ended
 };
 
 /// Global addresses: rank, region (or one of the weight scales) and byte offset in one word, so
@@ -95,6 +100,14 @@ constexpr uint64_t pack_address(uint32_t rank, uint32_t region, uint64_t offset)
 constexpr uint32_t address_rank(uint64_t address) { return static_cast<uint32_t>(address >> 56); }
 constexpr uint32_t address_region(uint64_t address) { return (address >> 48) & 0xFF; }
 constexpr uint64_t address_offset(uint64_t address) { return address & 0xFFFFFFFFFFFFull; }
+
+/// Regions whose words never grow stale.
+constexpr std::array<bool, kNumRegions> kLastingRegion = [] {
+  std::array<bool, kNumRegions> lasting{};
+  for (uint32_t region = 0; region < kNumRegions; ++region)
+    lasting[region] = region_info(static_cast<Region>(region)).persistence != Persistence::Launch;
+  return lasting;
+}();
 
 struct Launch {
   Problem problem;
@@ -111,11 +124,11 @@ class Simulation {
 
   // What SimMachine acts on.
 
-  Cta& cta(const Agent& a) { return ctas_[a.rank * plan().sms + a.sm]; }
+  Cta& cta(const Agent& a) { return ctas_[a.cta]; }
   RankState& rank(uint32_t r) { return ranks_[r]; }
   const Launch& launch(uint32_t rank) const { return launches_[ranks_[rank].launch]; }
-  const KernelPlan& plan() const { return launches_[laid_out_launch_].args.plan; }
-  const SymmetricLayout& plan_layout() const { return launches_[laid_out_launch_].args.layout; }
+  const KernelPlan& plan() const { return *plan_; }
+  const SymmetricLayout& plan_layout() const { return *layout_; }
   bool math() const { return options_.math; }
   /// Whether a tile's k loop may be one step: what it touches lies inside its SM, and nobody looks
   /// at single accesses.
@@ -149,21 +162,33 @@ class Simulation {
 
   /// The bytes behind a global address, or StopRun with a finding of class bounds.
   uint8_t* global_bytes(const Agent& a, uint64_t address, uint64_t bytes, uint64_t alignment,
-                        Step step, uint32_t lane);
+                        Step step, uint32_t lane) {
+    const uint32_t rank = address_rank(address);
+    const uint32_t region = address_region(address);
+    const uint64_t offset = address_offset(address);
+    if (rank >= ranks_.size() || region >= kNumRegions || offset + bytes > layout_->bytes[region] ||
+        offset % alignment != 0) [[unlikely]]
+      out_of_bounds(a, address, bytes, alignment, step, lane);
+    return ranks_[rank].memory.data(layout_->offsets[region] + offset, bytes);
+  }
   /// Place of a global address in its rank's memory.
   uint64_t memory_offset(uint64_t address) const {
-    return plan_layout().offset(static_cast<Region>(address_region(address))) +
-           address_offset(address);
+    return layout_->offsets[address_region(address)] + address_offset(address);
   }
   /// What a write marks its bytes with: words of lasting regions never grow stale.
   Stamp stamp_of_write(const Agent& a, uint64_t address) const {
-    const auto region = static_cast<Region>(address_region(address));
-    return region_info(region).persistence == Persistence::Launch ? stamp(a) : kLastingStamp;
+    return kLastingRegion[address_region(address)] ? kLastingStamp : stamp(a);
   }
   void check_shared_bounds(const Agent& a, uint32_t offset, uint32_t bytes, uint32_t alignment,
-                           Step step, uint32_t lane);
+                           Step step, uint32_t lane) {
+    if (uint64_t{offset} + bytes > plan().shared.total || offset % alignment != 0) [[unlikely]]
+      out_of_shared_bounds(a, offset, bytes, alignment, step, lane);
+  }
   uint8_t* shared_bytes(const Agent& a, uint32_t offset, uint32_t bytes, uint32_t alignment,
-                        Step step, uint32_t lane);
+                        Step step, uint32_t lane) {
+    check_shared_bounds(a, offset, bytes, alignment, step, lane);
+    return cta(a).shared.data(offset, bytes);
+  }
   float weight_scale(const Agent& a, uint64_t address, Step step, uint32_t lane);
   /// Reports a read of bytes that nobody wrote in this launch.
   void undefined_read(const Agent& a, Step step, const std::string& place, bool ever_written);
@@ -196,6 +221,11 @@ class Simulation {
     Agent* agent;
   };
 
+  [[noreturn]] void out_of_bounds(const Agent& a, uint64_t address, uint64_t bytes,
+                                  uint64_t alignment, Step step, uint32_t lane);
+  [[noreturn]] void out_of_shared_bounds(const Agent& a, uint32_t offset, uint32_t bytes,
+                                         uint32_t alignment, Step step, uint32_t lane);
+  void use_layout_of(uint64_t launch);
   void prepare_launches();
   void create_agents();
   void start_rank(uint32_t rank);
@@ -218,6 +248,7 @@ class Simulation {
   void read_tags(Agent& a, const Copy& copy, RowTag* to);
   void write_tags(Agent& a, const Copy& copy, const RowTag* from);
   void check_combine(Agent& a, const Copy& copy);
+  void prefetch_next();
   void drive();
   RegionReader reader();
   void collect(uint64_t launch);
@@ -240,6 +271,8 @@ class Simulation {
   std::vector<Finding> findings_;
   std::vector<LayerResult> results_;
   uint64_t laid_out_launch_ = 0;
+  const KernelPlan* plan_ = nullptr;         ///< of the laid-out launch
+  const SymmetricLayout* layout_ = nullptr;  ///< the same
   bool ever_laid_out_ = false;
   bool starts_pending_ = true;  ///< a rank may have become ready to start
   bool stopped_ = false;

@@ -27,36 +27,25 @@ bool is_payload(Region region) {
 
 }  // namespace
 
-uint8_t* Simulation::global_bytes(const Agent& a, uint64_t address, uint64_t bytes,
-                                  uint64_t alignment, Step step, uint32_t lane) {
-  const uint32_t rank = address_rank(address);
+void Simulation::out_of_bounds(const Agent& a, uint64_t address, uint64_t bytes, uint64_t alignment,
+                               Step step, uint32_t lane) {
   const uint32_t region = address_region(address);
-  const uint64_t offset = address_offset(address);
-  const bool inside = rank < ranks_.size() && region < kNumRegions &&
-                      offset + bytes <= plan_layout().size(static_cast<Region>(region));
-  if (!inside || offset % alignment != 0)
-    stop(FindingClass::Bounds, a, step,
-         fmt::format("{}{} {}: touches {} bytes at {}, {}", agent_name(a),
-                     lane < kWarpgroupThreads ? fmt::format(" lane {}", lane) : "",
-                     step_words(step), bytes, place_name(address),
-                     inside ? fmt::format("which is not aligned to {}", alignment)
-                            : "which is outside the region"));
-  return ranks_[rank].memory.data(memory_offset(address), bytes);
+  const bool inside = address_rank(address) < ranks_.size() && region < kNumRegions &&
+                      address_offset(address) + bytes <= plan_layout().bytes[region];
+  stop(FindingClass::Bounds, a, step,
+       fmt::format("{}{} {}: touches {} bytes at {}, {}", agent_name(a),
+                   lane < kWarpgroupThreads ? fmt::format(" lane {}", lane) : "", step_words(step),
+                   bytes, place_name(address),
+                   inside ? fmt::format("which is not aligned to {}", alignment)
+                          : "which is outside the region"));
 }
 
-void Simulation::check_shared_bounds(const Agent& a, uint32_t offset, uint32_t bytes,
-                                     uint32_t alignment, Step step, uint32_t lane) {
-  if (uint64_t{offset} + bytes > plan().shared.total || offset % alignment != 0)
-    stop(FindingClass::Bounds, a, step,
-         fmt::format("{}{} {}: touches {} bytes at shared offset {} of {}, aligned to {}",
-                     agent_name(a), lane < kWarpgroupThreads ? fmt::format(" lane {}", lane) : "",
-                     step_words(step), bytes, offset, plan().shared.total, alignment));
-}
-
-uint8_t* Simulation::shared_bytes(const Agent& a, uint32_t offset, uint32_t bytes,
-                                  uint32_t alignment, Step step, uint32_t lane) {
-  check_shared_bounds(a, offset, bytes, alignment, step, lane);
-  return cta(a).shared.data(offset, bytes);
+void Simulation::out_of_shared_bounds(const Agent& a, uint32_t offset, uint32_t bytes,
+                                      uint32_t alignment, Step step, uint32_t lane) {
+  stop(FindingClass::Bounds, a, step,
+       fmt::format("{}{} {}: touches {} bytes at shared offset {} of {}, aligned to {}",
+                   agent_name(a), lane < kWarpgroupThreads ? fmt::format(" lane {}", lane) : "",
+                   step_words(step), bytes, offset, plan().shared.total, alignment));
 }
 
 float Simulation::weight_scale(const Agent& a, uint64_t address, Step step, uint32_t lane) {
