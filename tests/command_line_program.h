@@ -13,6 +13,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "tests/paths.h"
+
 namespace moetwin {
 
 struct Ran {
@@ -53,11 +55,11 @@ class ProgramDirectory {
   }
 
   /// Runs `moetwin ARGUMENTS` with the directory as its working directory.
-  Ran run(const std::string& arguments) const { return shell(MOETWIN_PROGRAM " " + arguments); }
+  Ran run(const std::string& arguments) const { return shell(moetwin_program() + " " + arguments); }
 
   /// The same with standard error sent to `device` in place of Ran::err.
   Ran run_to(const std::string& device, const std::string& arguments) const {
-    return shell(MOETWIN_PROGRAM " " + arguments, device);
+    return shell(moetwin_program() + " " + arguments, device);
   }
 
   /// Runs a command that a message told the user to type.

@@ -1,12 +1,17 @@
 # Asks the test program PROGRAM for its test cases and writes OUTPUT: one CTest entry a source
-# file and label. The label is the last of cpu, slow, gpu, multi_gpu whose [name] stands in the
-# name of the test case; cpu needs none.
+# file and label, run in ENVIRONMENT. The label is the last of slow, gpu, multi_gpu whose [name]
+# stands in the name of the test case, else cpu.
+set(tags slow gpu multi_gpu)
 execute_process(COMMAND ${PROGRAM} --list-test-cases --reporters=xml --no-skip=true
   OUTPUT_VARIABLE listing RESULT_VARIABLE status)
 if(NOT status EQUAL 0)
   message(FATAL_ERROR "${PROGRAM} does not list its tests")
 endif()
-string(REPLACE ";" "," listing "${listing}")
+# Semicolons and brackets mean something in a CMake list.
+foreach(tag IN LISTS tags)
+  string(REPLACE "[${tag}]" "{${tag}}" listing "${listing}")
+endforeach()
+string(REGEX REPLACE "[][;]" " " listing "${listing}")
 string(REGEX MATCHALL "<TestCase [^>]*>" cases "${listing}")
 if(NOT cases)
   message(FATAL_ERROR "${PROGRAM} has no tests")
@@ -19,8 +24,8 @@ foreach(case IN LISTS cases)
   endif()
   set(file ${CMAKE_MATCH_1})
   set(label cpu)
-  foreach(tag slow gpu multi_gpu)
-    if(case MATCHES "name=\"[^\"]*\\[${tag}\\]")
+  foreach(tag IN LISTS tags)
+    if(case MATCHES " name=\"[^\"]*{${tag}}")
       set(label ${tag})
     endif()
   endforeach()
@@ -44,6 +49,7 @@ foreach(entry IN LISTS entries)
   endif()
   string(APPEND text
     "add_test([=[${name}]=] [=[${PROGRAM}]=] [=[--source-file=*/${file}.cpp]=] [=[${filters}]=])\n"
-    "set_tests_properties([=[${name}]=] PROPERTIES LABELS ${label} TIMEOUT ${timeout})\n")
+    "set_tests_properties([=[${name}]=] PROPERTIES LABELS ${label} TIMEOUT ${timeout}\n"
+    "  ENVIRONMENT [=[${ENVIRONMENT}]=])\n")
 endforeach()
 file(WRITE ${OUTPUT} "${text}")

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "tests/numerics_rules.h"
+#include "tests/paths.h"
 
 namespace moetwin::test {
 namespace {
@@ -90,7 +91,7 @@ struct Segment {
 };
 
 std::vector<Segment> read_segments(const std::string& name) {
-  std::ifstream file(std::string(MOETWIN_TEST_DATA) + "/" + name);
+  std::ifstream file(test_data(name));
   std::string line;
   std::getline(file, line);
   std::vector<Segment> segments;

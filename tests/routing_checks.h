@@ -9,6 +9,7 @@
 
 #include "model/routing.h"
 #include "tests/input_checks.h"
+#include "tests/paths.h"
 
 namespace moetwin::test {
 
@@ -26,7 +27,7 @@ inline RoutingSpec spec_of(RoutingKind kind, uint64_t seed = 1) {
   spec.kind = kind;
   spec.seed = seed;
   if (kind == RoutingKind::HotRank) spec.share = 1;
-  spec.path = std::string(MOETWIN_TEST_DATA) + "/expert_counts_olmoe_mixtral.csv";
+  spec.path = test_data("expert_counts_olmoe_mixtral.csv");
   spec.model = "OLMoE-1B-7B-0924";
   spec.domain = "arxiv";
   spec.layer = 7;

@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "common/symmetric_layout.h"
+#include "tests/paths.h"
 
 namespace fs = std::filesystem;
 
+namespace moetwin {
 namespace {
 
 std::string read_file(const fs::path& path) {
@@ -45,7 +47,7 @@ std::vector<Row> rows_of(const std::string& text) {
 }  // namespace
 
 TEST_CASE("docs: every step of protocol.md names a function that its file defines") {
-  const fs::path root = MOETWIN_SOURCE_DIR;
+  const fs::path root = source_root();
   const std::vector<Row> rows = rows_of(read_file(root / "docs/protocol.md"));
   REQUIRE(rows.size() >= 17);
   for (const Row& row : rows) {
@@ -59,7 +61,7 @@ TEST_CASE("docs: every step of protocol.md names a function that its file define
 }
 
 TEST_CASE("docs: the ring counters of protocol.md are regions of the layout") {
-  const std::string text = read_file(fs::path(MOETWIN_SOURCE_DIR) / "docs/protocol.md");
+  const std::string text = read_file(fs::path(source_root()) / "docs/protocol.md");
   uint32_t named = 0;
   for (const std::string counter : {"XFull", "XEmpty", "Linear1Full", "Linear1Empty"}) {
     CHECK(text.find("| `" + counter + "` |") != std::string::npos);
@@ -68,3 +70,5 @@ TEST_CASE("docs: the ring counters of protocol.md are regions of the layout") {
   }
   CHECK(named == 4);
 }
+
+}  // namespace moetwin

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/float_ops.h"
+#include "tests/paths.h"
 
 namespace moetwin {
 namespace {
@@ -85,7 +86,7 @@ TEST_CASE("float_ops: a product and a sum are rounded apart, not contracted") {
 
 /// Rows of a coefficient file: segment, C0, C1, C2.
 std::vector<MufuSegment> read_segments(const std::string& name) {
-  std::ifstream file(std::string(MOETWIN_TEST_DATA) + "/" + name);
+  std::ifstream file(test_data(name));
   std::string line;
   std::getline(file, line);
   CHECK(line == "segment,C0,C1,C2");

@@ -4,12 +4,13 @@
 #include <string>
 
 #include "tests/command_line_program.h"
+#include "tests/paths.h"
 
 using namespace moetwin;
 
 TEST_CASE("golden recorded: the simulator reproduces every digest that an H200 recorded") {
   const ProgramDirectory dir;
-  const Ran ran = dir.run("golden check " MOETWIN_TEST_DATA "/h200_generated.json --json");
+  const Ran ran = dir.run("golden check " + test_data("h200_generated.json") + " --json");
   CHECK_MESSAGE(ran.status == 0, "repeat: moetwin golden check tests/data/h200_generated.json\n",
                 ran.out, ran.err);
   REQUIRE(ran.json()["cases"].is_number());
@@ -21,7 +22,7 @@ TEST_CASE("golden recorded: one changed digest is a difference") {
   const ProgramDirectory dir;
   std::string text;
   {
-    std::ifstream in(MOETWIN_TEST_DATA "/h200_generated.json", std::ios::binary);
+    std::ifstream in(test_data("h200_generated.json"), std::ios::binary);
     std::ostringstream all;
     all << in.rdbuf();
     text = all.str();

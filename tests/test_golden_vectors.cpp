@@ -8,12 +8,13 @@
 
 #include "common/check.h"
 #include "model/golden_vectors.h"
+#include "tests/paths.h"
 #include "tests/simd_targets.h"
 
 namespace moetwin {
 namespace {
 
-const std::string kRecorded = std::string(MOETWIN_TEST_DATA) + "/wgmma_e4m3_h200.bin";
+const std::string kRecorded = test_data("wgmma_e4m3_h200.bin");
 
 std::vector<char> read_bytes(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

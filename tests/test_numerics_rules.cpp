@@ -13,6 +13,7 @@
 #include "model/tensor_core.h"
 #include "tests/numerics_rules.h"
 #include "tests/numerics_witness.h"
+#include "tests/paths.h"
 #include "tests/sample_problem.h"
 #include "tests/simd_targets.h"
 
@@ -158,7 +159,7 @@ TEST_CASE("numerics_rules: the operations agree with their second writing") {
 
 /// Rows of the table in docs/numerics_rules.md.
 std::vector<std::string> documented_rows() {
-  std::ifstream file(std::string(MOETWIN_TEST_DATA) + "/../../docs/numerics_rules.md");
+  std::ifstream file(source_root() + "/docs/numerics_rules.md");
   std::vector<std::string> rows;
   std::string line;
   while (std::getline(file, line)) {

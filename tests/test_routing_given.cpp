@@ -4,14 +4,14 @@
 #include <limits>
 
 #include "model/trace_files.h"
+#include "tests/paths.h"
 #include "tests/routing_checks.h"
 
 namespace moetwin {
 namespace {
 using namespace test;
 
-const std::string kOlmoeTrace =
-    std::string(MOETWIN_TEST_DATA) + "/derived_topk_olmoe_arxiv_layer15.csv";
+const std::string kOlmoeTrace = test_data("derived_topk_olmoe_arxiv_layer15.csv");
 
 RoutingSpec explicit_spec() {
   RoutingSpec spec = spec_of(RoutingKind::Explicit);

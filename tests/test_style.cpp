@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/paths.h"
 #include "tests/style_rules.h"
 
 namespace moetwin::style {
@@ -13,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kRoot = MOETWIN_SOURCE_DIR;
+const fs::path kRoot = source_root();
 
 bool is_checked(const fs::path& path) {
   const std::string extension = path.extension().string();
