@@ -1,7 +1,5 @@
 #include "model/data.h"
 
-#include <omp.h>
-
 #include <array>
 #include <cstring>
 #include <mutex>
@@ -10,6 +8,7 @@
 #include "model/data_kinds.h"
 #include "model/launch_sizes.h"
 #include "model/safetensors.h"
+#include "model/team.h"
 
 namespace moetwin {
 namespace {
@@ -74,7 +73,8 @@ template <class Body>
 void for_each_block_row(const Shape& shape, uint32_t expert, Body&& body) {
   const uint32_t w1_rows = 2 * shape.intermediate_blocks();
   const uint32_t rows = w1_rows + shape.hidden_blocks();
-#pragma omp parallel for schedule(dynamic, 1) if (!omp_in_parallel())
+  [[maybe_unused]] const uint64_t elements = uint64_t{3} * shape.hidden * shape.intermediate;
+#pragma omp parallel for schedule(dynamic, 1) if (worth_a_team(elements))
   for (uint32_t row = 0; row < rows; ++row) {
     if (row < w1_rows) {
       body(BlockPlace{expert, WeightMatrix::W1, row, 0});
@@ -172,7 +172,7 @@ void make_activations(const DataSpec& spec, const Shape& shape, std::span<const 
     RankInput& input = ranks[rank];
     input.x_codes.resize(size_t{tokens[rank]} * shape.hidden);
     input.x_scales.resize(size_t{tokens[rank]} * groups);
-#pragma omp parallel for schedule(static) if (!omp_in_parallel())
+#pragma omp parallel for schedule(static) if (worth_a_team(uint64_t{tokens[rank]} * shape.hidden))
     for (uint32_t token = 0; token < tokens[rank]; ++token) {
       maker.activation_codes(
           rank, token, std::span(input.x_codes).subspan(size_t{token} * shape.hidden, shape.hidden),
@@ -198,7 +198,7 @@ void make_unquantised_activations(const DataSpec& spec, const Shape& shape,
   x.resize(shape.ranks);
   for (uint32_t rank = 0; rank < shape.ranks; ++rank) {
     x[rank].resize(size_t{tokens[rank]} * shape.hidden);
-#pragma omp parallel for schedule(static) if (!omp_in_parallel())
+#pragma omp parallel for schedule(static) if (worth_a_team(uint64_t{tokens[rank]} * shape.hidden))
     for (uint32_t token = 0; token < tokens[rank]; ++token) {
       maker.activations(rank, token,
                         std::span(x[rank]).subspan(size_t{token} * shape.hidden, shape.hidden));

@@ -1,7 +1,5 @@
 #include "model/routing.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,6 +12,7 @@
 #include "model/launch_sizes.h"
 #include "model/routing_kinds.h"
 #include "model/safetensors.h"
+#include "model/team.h"
 #include "model/trace_files.h"
 
 namespace moetwin {
@@ -178,7 +177,9 @@ void make_routing(const RoutingSpec& spec, const Shape& shape, std::span<const u
     input.num_tokens = tokens[rank];
     input.topk_idx.assign(size_t{tokens[rank]} * shape.topk, kMaskedExpert);
     input.topk_weights.assign(size_t{tokens[rank]} * shape.topk, 0);
-#pragma omp parallel for schedule(static) if (!omp_in_parallel())
+    // A drawn slot takes about as long as so many elements of data.
+    [[maybe_unused]] constexpr uint64_t kElementsOfDraw = 32;
+#pragma omp parallel for schedule(static) if (worth_a_team(kElementsOfDraw * input.topk_idx.size()))
     for (uint32_t token = 0; token < tokens[rank]; ++token) {
       const size_t at = size_t{token} * shape.topk;
       const size_t given_at = (first + token) * shape.topk;

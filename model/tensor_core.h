@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace moetwin {
 
@@ -27,6 +28,23 @@ void tile_steps(const uint8_t* a, size_t a_pitch, uint32_t rows, const uint8_t* 
 /// The same, but the chain of each element starts from what acc [rows, n] holds on entry.
 void tile_steps_from(const uint8_t* a, size_t a_pitch, uint32_t rows, const uint8_t* b,
                      size_t b_pitch, uint32_t n, uint32_t steps, float* acc);
+
+/// Both operands of a tile in the layout of the lanes, packed once to be multiplied often.
+class PackedTile {
+ public:
+  /// As for tile_steps(), whose operands are copied. Takes 6 bytes a code of A and 5 of B.
+  PackedTile(const uint8_t* a, size_t a_pitch, uint32_t rows, const uint8_t* b, size_t b_pitch,
+             uint32_t n, uint32_t steps);
+  ~PackedTile();
+  PackedTile(PackedTile&&) noexcept;
+
+  /// Writes acc [rows, n], dense: what tile_steps() gives. Thread safe.
+  void multiply(float* acc) const;
+
+ private:
+  struct Packed;
+  std::unique_ptr<Packed> packed_;
+};
 
 /// The scales of one block of a tile: row r's activation scale is row[r * row_stride], column j's
 /// weight scale is column[j].

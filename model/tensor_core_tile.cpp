@@ -135,6 +135,54 @@ void tile_steps_from(const uint8_t* a, size_t a_pitch, uint32_t rows, const uint
   for (const auto& [at, value] : by_definition) acc[at] = value;
 }
 
+struct PackedTile::Packed {
+  PackedRows rows;
+  uint32_t num_rows;
+  uint32_t n;
+  uint32_t steps;
+  hwy::AlignedFreeUniquePtr<PanelStep[]> panels;  ///< [panels, steps]
+  hwy::AlignedFreeUniquePtr<uint32_t[]> nan;      ///< [panels, 16]
+};
+
+PackedTile::PackedTile(const uint8_t* a, size_t a_pitch, uint32_t rows, const uint8_t* b,
+                       size_t b_pitch, uint32_t n, uint32_t steps) {
+  const Operand columns{b, b_pitch, n};
+  const size_t panels = (size_t{n} + kPanelColumns - 1) / kPanelColumns;
+  packed_ = std::make_unique<Packed>(
+      Packed{pack_rows({a, a_pitch, rows}, steps), rows, n, steps,
+             hwy::AllocateAligned<PanelStep>(std::max<size_t>(panels * steps, 1)),
+             hwy::AllocateAligned<uint32_t>(std::max<size_t>(panels * kPanelColumns, 1))});
+  MOETWIN_CHECK(packed_->panels != nullptr && packed_->nan != nullptr);
+  for (size_t panel = 0; panel < panels; ++panel)
+    pack_panel(columns, panel * kPanelColumns, steps, &packed_->panels[panel * steps],
+               &packed_->nan[panel * kPanelColumns]);
+}
+
+PackedTile::~PackedTile() = default;
+PackedTile::PackedTile(PackedTile&&) noexcept = default;
+
+void PackedTile::multiply(float* acc) const {
+  const Packed& p = *packed_;
+  // A few rows at a time, so that they stay in the second-level cache while the panels go by.
+  constexpr uint32_t kRows = 32;
+  alignas(64) float ragged[kRows * kPanelColumns];
+  const RoundDownward scope;
+  for (uint32_t row = 0; row < p.num_rows; row += kRows) {
+    const uint32_t rows = std::min(kRows, p.num_rows - row);
+    for (uint32_t first = 0; first < p.n; first += kPanelColumns) {
+      const size_t panel = first / kPanelColumns;
+      const uint32_t columns = std::min(kPanelColumns, p.n - first);
+      float* place = acc + size_t{row} * p.n + first;
+      const bool whole = columns == kPanelColumns;
+      multiply_panel({&p.rows.steps[size_t{row} * p.steps], &p.rows.nan[row], rows,
+                      &p.panels[panel * p.steps], &p.nan[panel * kPanelColumns], p.steps, false,
+                      whole ? place : ragged, whole ? p.n : kPanelColumns});
+      for (size_t r = 0; !whole && r < rows; ++r)
+        std::copy_n(&ragged[r * kPanelColumns], columns, place + r * p.n);
+    }
+  }
+}
+
 void promote_tile(const float* acc, uint32_t rows, uint32_t n, const TileScales& scales,
                   float* final, size_t final_pitch) {
   for (size_t row = 0; row < rows; ++row) {

@@ -447,6 +447,29 @@ TEST_CASE("command line: bench tensor_core gives ratios of rates measured in one
   CHECK(!out["eigen_simd"].get<std::string>().empty());
 }
 
+TEST_CASE("command line: bench control and cases give rates") {
+  const ProgramDirectory dir;
+  const nlohmann::json control = dir.run("bench control --json").json();
+  CHECK(keys(control) == std::set<std::string>{"events_per_second", "stepped_events_per_second"});
+  CHECK(control["events_per_second"].get<double>() > 1e5);
+  const nlohmann::json cases = dir.run("bench cases --json").json();
+  CHECK(keys(cases) ==
+        std::set<std::string>{"simulated_cases_per_second", "naive_cases_per_second"});
+  CHECK(cases["simulated_cases_per_second"].get<double>() > 0.1);
+}
+
+TEST_CASE("command line: --k-loop full steps through every block of K") {
+  const ProgramDirectory dir;
+  REQUIRE(dir.run("case small --out s.json").status == 0);
+  const nlohmann::json whole = dir.run("run s.json --no-math --json").json();
+  const nlohmann::json full = dir.run("run s.json --no-math --k-loop full --json").json();
+  CHECK(full["events"].get<uint64_t>() > whole["events"].get<uint64_t>());
+  CHECK(full["tiles"] == whole["tiles"]);
+  const Ran ran = dir.run("run s.json --no-math --k-loop half");
+  CHECK(ran.status == 2);
+  CHECK(ran.err == "moetwin: --k-loop: 'half' is not full\n");
+}
+
 TEST_CASE("command line: without a card the gpu backend is status 3 and one line") {
   const ProgramDirectory dir;
   dir.write("c.json", kSmallCase);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cfenv>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
@@ -109,6 +110,32 @@ TEST_CASE("tensor_core: the tile form equals the definition for all kinds of cod
         CAPTURE(static_cast<int>(a_kind));
         CAPTURE(static_cast<int>(b_kind));
         CHECK(differences(a, rows, b, n, steps, std::vector<float>(acc.size(), 0.0f), acc) == 0);
+      }
+    }
+  });
+}
+
+TEST_CASE("tensor_core: a packed tile gives what its operands give, however often") {
+  for_each_simd_target([] {
+    Random random(27);
+    for (const CodeKind kind : kCodeKinds) {
+      // Around the rows and columns that are taken together.
+      for (const uint32_t rows : {1u, 31u, 33u, 70u}) {
+        const uint32_t n = 1 + static_cast<uint32_t>(random() % 50);
+        const uint32_t steps = 1 + static_cast<uint32_t>(random() % 5);
+        const Codes a(kind, rows, steps, random);
+        const Codes b(kind, n, steps, random);
+        const PackedTile packed(a.bytes.data(), a.pitch, rows, b.bytes.data(), b.pitch, n, steps);
+        std::vector<float> expected(size_t{rows} * n);
+        tile_steps(a.bytes.data(), a.pitch, rows, b.bytes.data(), b.pitch, n, steps,
+                   expected.data());
+        for (int time = 0; time < 2; ++time) {
+          std::vector<float> acc(expected.size(), std::nanf(""));
+          packed.multiply(acc.data());
+          CAPTURE(rows);
+          CAPTURE(n);
+          CHECK(std::memcmp(acc.data(), expected.data(), acc.size() * sizeof(float)) == 0);
+        }
       }
     }
   });

@@ -1,5 +1,5 @@
-// The yardstick of the tile kernel: Eigen's float matrix product on one core, at a size that fits
-// the caches. Its speed depends on the flags of the program that includes it.
+// The yardstick of the tile kernel: Eigen's float matrix product on one core, on
+// operands of a few MiB. Its speed depends on the flags of the program that includes it.
 #pragma once
 
 #include <Eigen/Core>
@@ -8,7 +8,7 @@ namespace moetwin {
 
 class EigenGemm {
  public:
-  static constexpr Eigen::Index kSize = 512;
+  static constexpr Eigen::Index kSize = 1024;
   static constexpr double kFlops = 2.0 * kSize * kSize * kSize;
 
   EigenGemm() : a_(kSize, kSize), b_(kSize, kSize), c_(Matrix::Zero(kSize, kSize)) {
