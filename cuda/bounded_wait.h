@@ -39,7 +39,8 @@ constexpr uint64_t kLandingNanoseconds = 2'000'000;
       mine->got = record.got;
       mine->address = record.address;
     }
-    ptx::store_release_sys(ptx::global_pointer(Global<uint32_t>{limits.abort_flag}), 1);
+    for (uint32_t card = 0; card < limits.num_cards; ++card)
+      ptx::store_release_sys(ptx::global_pointer(Global<uint32_t>{limits.all_flags[card]}), 1);
   }
   ptx::bulk_wait_written();
   const uint64_t since = ptx::nanoseconds();

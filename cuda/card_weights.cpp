@@ -35,25 +35,30 @@ bool same_weights(const Shape& a, const Shape& b) {
 
 }  // namespace
 
-void CardWeights::prepare(const Problem& problem, cudaStream_t stream) {
+void CardWeights::prepare(const Problem& problem, LocalRanks local, cudaStream_t stream) {
   const Shape& shape = problem.shape;
-  if (source_ != problem.weights || !same_weights(shape, shape_)) {
+  if (source_ != problem.weights || !same_weights(shape, shape_) || local.first != local_.first ||
+      local.count != local_.count) {
     source_.reset();
     const WeightPlaces places(shape);
-    if (buffers_.size() < shape.ranks) buffers_.resize(shape.ranks);
-    for (uint32_t rank = 0; rank < shape.ranks; ++rank)
-      if (!buffers_[rank].reserve(places.total))
+    if (buffers_.size() < local.count) buffers_.resize(local.count);
+    for (uint32_t place = 0; place < local.count; ++place)
+      if (!buffers_[place].reserve(places.total))
         throw InputError("shape.experts: " + std::to_string(shape.experts) + " need " +
                          std::to_string(places.total >> 20) +
                          " MiB of weights a rank on the card, which has not got them");
     present_.assign(shape.experts, false);
     source_ = problem.weights;
     shape_ = shape;
+    local_ = local;
   }
   for (const RankInput& rank : problem.ranks)
-    for (const int32_t expert : rank.topk_idx)
-      if (expert != kMaskedExpert && !present_[static_cast<uint32_t>(expert)])
-        upload(shape, static_cast<uint32_t>(expert), stream);
+    for (const int32_t id : rank.topk_idx) {
+      if (id == kMaskedExpert) continue;
+      const uint32_t expert = static_cast<uint32_t>(id);
+      const uint32_t place = shape.rank_of_expert(expert) - local.first;
+      if (place < local.count && !present_[expert]) upload(shape, expert, stream);
+    }
 }
 
 void CardWeights::upload(const Shape& shape, uint32_t expert, cudaStream_t stream) {
@@ -65,7 +70,7 @@ void CardWeights::upload(const Shape& shape, uint32_t expert, cudaStream_t strea
         w1_rows_.data() + uint64_t{row} * shape.hidden,
         weights->w1_codes.data() + uint64_t{w1_source_row(row, shape.intermediate)} * shape.hidden,
         shape.hidden);
-  uint8_t* const base = buffers_[shape.rank_of_expert(expert)].data();
+  uint8_t* const base = buffers_[shape.rank_of_expert(expert) - local_.first].data();
   const uint64_t local = shape.local_expert(expert);
   const auto copy = [&](uint64_t at, const void* from, uint64_t bytes) {
     check_cuda(cudaMemcpyAsync(base + at, from, bytes, cudaMemcpyHostToDevice, stream),
@@ -84,7 +89,7 @@ void CardWeights::upload(const Shape& shape, uint32_t expert, cudaStream_t strea
 
 RankWeights CardWeights::of(uint32_t rank) const {
   const WeightPlaces places(shape_);
-  const uint64_t base = buffers_[rank].address();
+  const uint64_t base = buffers_[rank - local_.first].address();
   return {base, base + places.w2, base + places.w1_scales, base + places.w2_scales};
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda/device_buffer.h"
+#include "cuda/kernel_params.h"
 #include "model/problem.h"
 
 namespace moetwin {
@@ -24,10 +25,11 @@ struct RankWeights {
 
 class CardWeights {
  public:
-  /// Makes every expert that `problem` routes a row to present. Throws InputError where the card
-  /// has too little memory.
-  void prepare(const Problem& problem, cudaStream_t stream);
+  /// Makes every expert of the local ranks that `problem` routes a row to present. Throws InputError
+  /// where the card has too little memory.
+  void prepare(const Problem& problem, LocalRanks local, cudaStream_t stream);
 
+  /// Of a local rank.
   RankWeights of(uint32_t rank) const;
 
  private:
@@ -35,8 +37,9 @@ class CardWeights {
 
   std::shared_ptr<const WeightSource> source_;
   Shape shape_{};
-  std::vector<bool> present_;  ///< [E]
-  std::vector<DeviceBuffer> buffers_;
+  LocalRanks local_{};
+  std::vector<bool> present_;          ///< [E]
+  std::vector<DeviceBuffer> buffers_;  ///< [local ranks]
   std::vector<uint8_t> w1_rows_;  ///< one expert's W1 in the kernel's order, on its way
 };
 

@@ -54,8 +54,13 @@ struct Told {
 class Explainer {
  public:
   Explainer(const KernelArgs& args, const std::vector<WaitRecord>& records,
-            const std::vector<uint64_t>& bases, double limit_seconds)
-      : args_(args), records_(records), bases_(bases), limit_seconds_(limit_seconds) {}
+            const std::vector<uint64_t>& bases, double limit_seconds,
+            const std::vector<std::string>& absent)
+      : args_(args),
+        records_(records),
+        bases_(bases),
+        limit_seconds_(limit_seconds),
+        absent_(absent) {}
 
   std::vector<Finding> explain() {
     std::vector<Told> all;
@@ -130,6 +135,8 @@ class Explainer {
 
   std::string state_of(const AgentName& agent) const {
     const WaitRecord& r = record_of(agent);
+    if (agent.rank < absent_.size() && !absent_[agent.rank].empty())
+      return fmt::format("rank {} is not there: {}", agent.rank, absent_[agent.rank]);
     if (r.filled == 0) return fmt::format("{} has left the kernel", name(agent));
     return fmt::format("{} {}", name(agent), step_words(r.step));
   }
@@ -260,13 +267,15 @@ class Explainer {
   const std::vector<WaitRecord>& records_;
   const std::vector<uint64_t>& bases_;
   double limit_seconds_;
+  const std::vector<std::string>& absent_;
 };
 
 }  // namespace
 
 std::vector<Finding> explain_records(const KernelArgs& args, const std::vector<WaitRecord>& records,
-                                     const std::vector<uint64_t>& bases, double limit_seconds) {
-  return Explainer(args, records, bases, limit_seconds).explain();
+                                     const std::vector<uint64_t>& bases, double limit_seconds,
+                                     const std::vector<std::string>& absent) {
+  return Explainer(args, records, bases, limit_seconds, absent).explain();
 }
 
 }  // namespace moetwin

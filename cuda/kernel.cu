@@ -1,6 +1,6 @@
-// The kernel: one CTA a SM, its warps split into the roles of common/roles. Virtual rank r has the
-// CTAs r * S to (r + 1) * S - 1. Owns the split, the register budgets and the launch; what a role
-// does is in common/roles, how an instruction looks in sm90_machine.h.
+// The kernel: one CTA a SM, its warps split into the roles of common/roles. Of the ranks that this
+// card runs, number i has the CTAs i * S to (i + 1) * S - 1. Owns the split, the register budgets
+// and the launch; what a role does is in common/roles, how an instruction looks in sm90_machine.h.
 #include "cuda/kernel.h"
 #include "cuda/sm90_machine.h"
 
@@ -20,9 +20,9 @@ static_assert(kWarpgroupThreads * (kServiceRegisters + 2 * kMathRegisters) <=
 
 template <Role kRole, bool kPlanted>
 __device__ __forceinline__ void run_agent(const KernelParams& params, uint32_t agent) {
-  const uint32_t rank = blockIdx.x / params.args.plan.sms;
-  const uint32_t sm = blockIdx.x - rank * params.args.plan.sms;
-  Sm90Machine<kRole, kPlanted> machine(params, rank, sm, agent);
+  const uint32_t place = blockIdx.x / params.args.plan.sms;
+  const uint32_t sm = blockIdx.x - place * params.args.plan.sms;
+  Sm90Machine<kRole, kPlanted> machine(params, params.local.first + place, sm, agent);
   run_role<kRole>(machine, params.args);
 }
 
@@ -79,7 +79,7 @@ cudaError_t launch_kernel(const KernelParams& params, cudaStream_t stream) {
   resident.id = cudaLaunchAttributeCooperative;
   resident.val.cooperative = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(params.args.shape.ranks * plan.sms);
+  config.gridDim = dim3(params.local.count * plan.sms);
   config.blockDim = dim3(plan.threads());
   config.dynamicSmemBytes = plan.shared.total;
   config.stream = stream;

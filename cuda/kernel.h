@@ -18,7 +18,7 @@ cudaError_t prepare_kernels();
 /// CTAs of this plan that one SM can hold.
 cudaError_t kernel_ctas_per_sm(const KernelPlan& plan, int* ctas);
 
-/// Starts the layer for `ranks` virtual ranks, plan.sms CTAs each. All of them are resident
+/// Starts the layer for the ranks of this card, plan.sms CTAs each. All of them are resident
 /// together, or the launch is refused with cudaErrorCooperativeLaunchTooLarge.
 cudaError_t launch_kernel(const KernelParams& params, cudaStream_t stream);
 

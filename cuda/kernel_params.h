@@ -1,6 +1,6 @@
-// The kernel's parameters: what is the same on every rank, what each virtual rank has of its own,
-// and the limits of waits. They stay in the constant bank (__grid_constant__), where an index known
-// only at run time costs no local memory. Host and device.
+// The kernel's parameters: what is the same on every rank, what each rank has of its own, which
+// ranks this card runs, and the limits of waits. They stay in the constant bank
+// (__grid_constant__), where an index known only at run time costs no local memory. Host and device.
 #pragma once
 
 #include <cuda.h>
@@ -12,8 +12,8 @@
 
 namespace moetwin {
 
-/// Ranks that one card can run side by side.
-constexpr uint32_t kMaxVirtualRanks = 16;
+/// Ranks of a launch: side by side on one card, or one a card.
+constexpr uint32_t kMaxKernelRanks = 16;
 
 /// Tensor maps of a rank: one for each matrix and way of moving it.
 enum class TensorMap : uint8_t {
@@ -43,7 +43,8 @@ MOETWIN_HD constexpr TensorMap store_map(Tensor tensor) {
   return tensor == Tensor::Linear1 ? TensorMap::Linear1Store : TensorMap::TapLinear1Store;
 }
 
-/// What one virtual rank has of its own. Addresses are the device's.
+/// What one rank has of its own. Addresses are the device's; of a rank on another card only `base`
+/// is known, as this card reaches it.
 struct RankParams {
   uint64_t base;       ///< of its symmetric buffer
   uint64_t w1_scales;  ///< [E_local, 2I/128, H/128] f32
@@ -51,11 +52,19 @@ struct RankParams {
   uint32_t num_tokens;
 };
 
+/// The ranks that one card runs.
+struct LocalRanks {
+  uint32_t first;
+  uint32_t count;
+};
+
 /// How long a wait may last, and where it is told that one lasted longer.
 struct WaitLimits {
   uint64_t nanoseconds;
   uint64_t abort_flag;  ///< address of a u32: not 0 once any agent of any rank has given up
   uint64_t records;     ///< address of WaitRecord[CTAs][kAgentsPerCta]
+  uint32_t num_cards;
+  uint64_t all_flags[kMaxKernelRanks];  ///< [num_cards] abort flags, this card's own among them
 };
 
 struct KernelParams {
@@ -63,8 +72,9 @@ struct KernelParams {
   WaitLimits limits;
   /// Planted variant only: the mbarrier arrives of this step are left out.
   Step skipped_arrive;
-  RankParams ranks[kMaxVirtualRanks];
-  CUtensorMap maps[kMaxVirtualRanks][kNumTensorMaps];
+  LocalRanks local;
+  RankParams ranks[kMaxKernelRanks];
+  CUtensorMap maps[kMaxKernelRanks][kNumTensorMaps];
 };
 static_assert(sizeof(KernelParams) <= 32764, "the most a kernel's parameters may take");
 

@@ -1,26 +1,12 @@
 #include "cuda/tensor_maps.h"
 
-#include <cuda_runtime_api.h>
-
 #include <string>
 
 #include "cuda/cuda_error.h"
-#include "cuda/device_info.h"
+#include "cuda/driver_function.h"
 
 namespace moetwin {
 namespace {
-
-/// The driver's function, found through the runtime: a program linked to the driver library would
-/// not start on a machine without one.
-auto encoder() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
-                                                             12000, cudaEnableDefault, &found);
-  if (error != cudaSuccess || found != cudaDriverEntryPointSuccess)
-    throw NoCudaDevice("no CUDA device: the driver has no cuTensorMapEncodeTiled");
-  return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
-}
 
 /// A row-major matrix of bytes and the box that is moved at a time.
 struct Matrix {
@@ -33,7 +19,8 @@ struct Matrix {
 };
 
 CUtensorMap encode(const Matrix& m) {
-  static const auto encode_tiled = encoder();
+  static const auto encode_tiled =
+      driver_function<decltype(&cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   CUtensorMap map{};
   const cuuint64_t sizes[2] = {m.columns, m.rows};
   const cuuint64_t strides[1] = {m.columns};

@@ -63,7 +63,8 @@ class PageCache {
     if (page.empty()) {
       const uint64_t first = number * kPageBytes;
       page.resize(std::min(kPageBytes, bytes_ - first));
-      check_cuda(cudaMemcpy(page.data(), device_ + first, page.size(), cudaMemcpyDeviceToHost),
+      // Of another card's memory, too: the addresses say whose it is.
+      check_cuda(cudaMemcpy(page.data(), device_ + first, page.size(), cudaMemcpyDefault),
                  "reading a launch's results");
     }
     return page;
@@ -76,26 +77,24 @@ class PageCache {
 
 }  // namespace
 
-void Workspace::prepare(const Shape& shape, const KernelPlan& plan, uint8_t poison,
-                        cudaStream_t stream) {
+void Workspace::prepare(const Shape& shape, const KernelPlan& plan, const RankBuffers& buffers,
+                        uint8_t poison, cudaStream_t stream) {
   const SymmetricLayout layout = make_layout(shape, plan);
-  if (ready_ && poison == poison_ && shape.ranks == shape_.ranks && same_layout(layout, layout_))
+  if (ready_ && poison == poison_ && shape.ranks == shape_.ranks && buffers == buffers_ &&
+      same_layout(layout, layout_))
     return;
+  MOETWIN_CHECK(buffers.bases.size() >= shape.ranks &&
+                buffers.local.first + buffers.local.count <= shape.ranks);
   ready_ = false;
-  if (buffers_.size() < shape.ranks) buffers_.resize(shape.ranks);
-  for (uint32_t rank = 0; rank < shape.ranks; ++rank) {
-    DeviceBuffer& buffer = buffers_[rank];
-    if (!buffer.reserve(layout.total))
-      throw InputError("shape.max_tokens_per_rank: " + std::to_string(shape.max_tokens_per_rank) +
-                       " needs " + std::to_string(layout.total >> 20) +
-                       " MiB a rank on the card, which has not got them");
-    check_cuda(cudaMemsetAsync(buffer.data(), poison, layout.total, stream), "poisoning memory");
+  buffers_ = buffers;
+  for (uint32_t place = 0; place < buffers.local.count; ++place) {
+    uint8_t* const base = data(buffers.local.first + place);
+    check_cuda(cudaMemsetAsync(base, poison, layout.total, stream), "poisoning memory");
     for (uint32_t r = 0; r < kNumRegions; ++r) {
       const Region region = static_cast<Region>(r);
       if (region_info(region).persistence == Persistence::Launch) continue;
-      check_cuda(
-          cudaMemsetAsync(buffer.data() + layout.offset(region), 0, layout.size(region), stream),
-          "zeroing barrier words");
+      check_cuda(cudaMemsetAsync(base + layout.offset(region), 0, layout.size(region), stream),
+                 "zeroing barrier words");
     }
   }
   layout_ = layout;
@@ -106,9 +105,10 @@ void Workspace::prepare(const Shape& shape, const KernelPlan& plan, uint8_t pois
 
 void Workspace::upload(const Problem& problem, cudaStream_t stream) {
   check_routes(problem);
-  for (uint32_t rank = 0; rank < problem.shape.ranks; ++rank) {
+  for (uint32_t place = 0; place < buffers_.local.count; ++place) {
+    const uint32_t rank = buffers_.local.first + place;
     const RankInput& input = problem.ranks[rank];
-    uint8_t* const base = buffers_[rank].data();
+    uint8_t* const base = data(rank);
     copy_in(base + layout_.offset(Region::Tokens), input.x_codes, stream);
     copy_in(base + layout_.offset(Region::TokenScales), input.x_scales, stream);
     copy_in(base + layout_.offset(Region::TopkIdx), input.topk_idx, stream);
@@ -119,7 +119,7 @@ void Workspace::upload(const Problem& problem, cudaStream_t stream) {
 RegionReader Workspace::reader() const {
   auto caches = std::make_shared<std::vector<PageCache>>();
   for (uint32_t rank = 0; rank < shape_.ranks; ++rank)
-    caches->emplace_back(buffers_[rank].data(), layout_.total);
+    caches->emplace_back(data(rank), layout_.total);
   return [caches, layout = layout_](uint32_t rank, Region region, uint64_t offset, uint64_t bytes,
                                     void* out) {
     MOETWIN_CHECK(offset + bytes <= layout.size(region));
