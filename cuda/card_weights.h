@@ -25,8 +25,8 @@ struct RankWeights {
 
 class CardWeights {
  public:
-  /// Makes every expert of the local ranks that `problem` routes a row to present. Throws InputError
-  /// where the card has too little memory.
+  /// Makes every expert of the local ranks that `problem` routes a row to present. Throws
+  /// InputError where the card has too little memory.
   void prepare(const Problem& problem, LocalRanks local, cudaStream_t stream);
 
   /// Of a local rank.
@@ -40,7 +40,7 @@ class CardWeights {
   LocalRanks local_{};
   std::vector<bool> present_;          ///< [E]
   std::vector<DeviceBuffer> buffers_;  ///< [local ranks]
-  std::vector<uint8_t> w1_rows_;  ///< one expert's W1 in the kernel's order, on its way
+  std::vector<uint8_t> w1_rows_;       ///< one expert's W1 in the kernel's order, on its way
 };
 
 }  // namespace moetwin

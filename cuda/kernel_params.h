@@ -1,6 +1,7 @@
 // The kernel's parameters: what is the same on every rank, what each rank has of its own, which
 // ranks this card runs, and the limits of waits. They stay in the constant bank
-// (__grid_constant__), where an index known only at run time costs no local memory. Host and device.
+// (__grid_constant__), where an index known only at run time costs no local memory. Host and
+// device.
 #pragma once
 
 #include <cuda.h>

@@ -26,7 +26,7 @@ NcclLibrary load() {
     return library;
   }
   bool complete = true;
-#define MOETWIN_NCCL_LOAD(name)                                                              \
+#define MOETWIN_NCCL_LOAD(name)                                                            \
   library.name = reinterpret_cast<decltype(&::nccl##name)>(::dlsym(handle, "nccl" #name)); \
   complete = complete && library.name != nullptr;
   MOETWIN_NCCL_FUNCTIONS(MOETWIN_NCCL_LOAD)

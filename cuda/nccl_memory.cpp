@@ -80,9 +80,9 @@ class NcclMemory : public SymmetricMemory {
                                      reinterpret_cast<uint64_t*>(addresses.data()), nullptr),
                "asking for a window's addresses");
     std::vector<uint64_t> out(ranks_);
-    check_cuda(cudaMemcpy(out.data(), addresses.data(), ranks_ * sizeof(uint64_t),
-                          cudaMemcpyDeviceToHost),
-               "reading a window's addresses");
+    check_cuda(
+        cudaMemcpy(out.data(), addresses.data(), ranks_ * sizeof(uint64_t), cudaMemcpyDeviceToHost),
+        "reading a window's addresses");
     return out;
   }
 
@@ -99,13 +99,16 @@ class NcclMemory : public SymmetricMemory {
                                nccl_.GetErrorString(status));
   }
 
-  /// Waits until what was begun with `status` is done.
+  /// Waits until what was begun with `status` is done. A call may report success and go on in the
+  /// background all the same, so the communicator is asked in any case.
   void finish(ncclResult_t status, const char* what, Deadline deadline) const {
-    while (status == ncclInProgress) {
+    if (status != ncclInProgress) check(status, what);
+    for (;;) {
+      check(nccl_.CommGetAsyncError(communicator_, &status), what);
+      if (status != ncclInProgress) break;
       if (std::chrono::steady_clock::now() >= deadline)
         throw SymmetricMemoryError("NCCL " + nccl_.version + ", " + what + ": not done in time");
-      check(nccl_.CommGetAsyncError(communicator_, &status), what);
-      if (status == ncclInProgress) std::this_thread::sleep_for(kLook);
+      std::this_thread::sleep_for(kLook);
     }
     check(status, what);
   }

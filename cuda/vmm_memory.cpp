@@ -16,8 +16,7 @@ namespace {
 
 /// The driver's functions that this file needs.
 struct Driver {
-#define MOETWIN_DRIVER(name) \
-  decltype(&::name) name = driver_function<decltype(&::name)>(#name)
+#define MOETWIN_DRIVER(name) decltype(&::name) name = driver_function<decltype(&::name)>(#name)
   MOETWIN_DRIVER(cuMemGetAllocationGranularity);
   MOETWIN_DRIVER(cuMemCreate);
   MOETWIN_DRIVER(cuMemRelease);
@@ -40,7 +39,8 @@ void check(CUresult result, const char* what) {
 /// One allocation, of this process or another, mapped for one card.
 class Mapping {
  public:
-  Mapping(const Driver& driver, CUmemGenericAllocationHandle handle, uint64_t bytes, uint32_t device)
+  Mapping(const Driver& driver, CUmemGenericAllocationHandle handle, uint64_t bytes,
+          uint32_t device)
       : driver_(driver), handle_(handle), bytes_(bytes) {
     try {
       check(driver_.cuMemAddressReserve(&address_, bytes, 0, 0, 0), "reserving addresses");

@@ -32,10 +32,9 @@ std::string_view name_of(std::string_view variable) {
 std::vector<std::string> merged_environment(const std::vector<std::string>& changes) {
   std::vector<std::string> merged = changes;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    const bool changed =
-        std::any_of(changes.begin(), changes.end(), [&](const std::string& change) {
-          return name_of(change) == name_of(*variable);
-        });
+    const bool changed = std::any_of(
+        changes.begin(), changes.end(),
+        [&](const std::string& change) { return name_of(change) == name_of(*variable); });
     if (!changed) merged.emplace_back(*variable);
   }
   return merged;

@@ -15,9 +15,9 @@ namespace moetwin {
 /// How one is started. Standard error is shared with this process; standard output and input are
 /// closed to it, because they belong to rank 0.
 struct ChildCommand {
-  std::string program;                  ///< path
-  std::vector<std::string> arguments;   ///< the first is its name
-  std::vector<std::string> environment; ///< NAME=VALUE, over this process's own
+  std::string program;                   ///< path
+  std::vector<std::string> arguments;    ///< the first is its name
+  std::vector<std::string> environment;  ///< NAME=VALUE, over this process's own
 };
 
 /// This program again, with the arguments this process was started with.

@@ -49,17 +49,17 @@ std::optional<RankPlace> rank_place_from_environment() {
     const char* const rank = std::getenv(names.rank);
     const char* const ranks = std::getenv(names.ranks);
     if (rank == nullptr && ranks == nullptr) continue;
-    if (rank == nullptr) throw InputError(std::string(names.rank) + ": is not set, but " +
-                                          names.ranks + " is");
-    if (ranks == nullptr) throw InputError(std::string(names.ranks) + ": is not set, but " +
-                                           names.rank + " is");
+    if (rank == nullptr)
+      throw InputError(std::string(names.rank) + ": is not set, but " + names.ranks + " is");
+    if (ranks == nullptr)
+      throw InputError(std::string(names.ranks) + ": is not set, but " + names.rank + " is");
     RankPlace place;
     place.ranks = read_number(names.ranks, ranks, 1, kMaxRankProcesses);
     place.rank = read_number(names.rank, rank, 0, place.ranks - 1);
     const char* const local = std::getenv(names.local_rank);
-    place.local_rank =
-        local == nullptr ? place.rank
-                         : read_number(names.local_rank, local, 0, kMaxRankProcesses - 1);
+    place.local_rank = local == nullptr
+                           ? place.rank
+                           : read_number(names.local_rank, local, 0, kMaxRankProcesses - 1);
     place.address = variable_or("MASTER_ADDR", kDefaultAddress);
     const uint32_t port =
         read_number("MASTER_PORT", variable_or("MASTER_PORT", kDefaultPort), 1, 65534);

@@ -23,7 +23,8 @@ struct RankPlace {
 /// The place that the environment gives this process, or nothing where it gives none. RANK and
 /// WORLD_SIZE come first (LOCAL_RANK = RANK unless given), then those of Open MPI
 /// (OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK), then PMI_RANK, PMI_SIZE, MPI_LOCALRANKID. Rank 0 is
-/// met at MASTER_ADDR (127.0.0.1) and MASTER_PORT (29500). Throws InputError that names the variable.
+/// met at MASTER_ADDR (127.0.0.1) and MASTER_PORT (29500). Throws InputError that names the
+/// variable.
 std::optional<RankPlace> rank_place_from_environment();
 
 /// `place` as variables NAME=VALUE that rank_place_from_environment() reads in another process.

@@ -28,9 +28,7 @@ constexpr double kGreetSeconds = 2;
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-std::string at(const RankPlace& place) {
-  return place.address + ":" + std::to_string(place.port);
-}
+std::string at(const RankPlace& place) { return place.address + ":" + std::to_string(place.port); }
 
 Addresses resolve(const RankPlace& place) {
   addrinfo hints{};
@@ -40,14 +38,14 @@ Addresses resolve(const RankPlace& place) {
   const int error =
       getaddrinfo(place.address.c_str(), std::to_string(place.port).c_str(), &hints, &found);
   if (error != 0)
-    throw RendezvousError("MASTER_ADDR: '" + place.address.substr(0, 100) + "' is not a host: " +
-                          gai_strerror(error));
+    throw RendezvousError("MASTER_ADDR: '" + place.address.substr(0, 100) +
+                          "' is not a host: " + gai_strerror(error));
   return Addresses(found, &freeaddrinfo);
 }
 
 FileHandle make_socket(const addrinfo& address) {
-  return FileHandle(::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC,
-                             address.ai_protocol));
+  return FileHandle(
+      ::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, address.ai_protocol));
 }
 
 /// Messages are short and awaited at once.
