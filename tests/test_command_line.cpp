@@ -470,6 +470,21 @@ TEST_CASE("command line: --k-loop full steps through every block of K") {
   CHECK(ran.err == "moetwin: --k-loop: 'half' is not full\n");
 }
 
+TEST_CASE("command line: a run without arithmetic may need what its protocol needs, not its data") {
+  const ProgramDirectory dir;
+  dir.write("wide.json", R"({"shape":{"ranks":2,"experts":4,"topk":2,"hidden":16384,
+                             "intermediate":16384,"max_tokens_per_rank":8}})");
+  const Ran with_data = dir.run("run wide.json --max-memory 0.5");
+  CHECK(with_data.status == 2);
+  CHECK(with_data.one_line_of_error());
+  const Ran tags = dir.run("run wide.json --no-math --max-memory 0.5 --json");
+  CAPTURE(tags.err);
+  REQUIRE(tags.status == 0);
+  CHECK(tags.json()["rows_combined"] == 16);
+  CHECK(tags.json()["peak_bytes"].get<uint64_t>() < uint64_t{1} << 28);
+  CHECK(dir.run("run wide.json --no-math --max-memory 0.00001").status == 2);
+}
+
 TEST_CASE("command line: without a card the gpu backend is status 3 and one line") {
   const ProgramDirectory dir;
   dir.write("c.json", kSmallCase);
