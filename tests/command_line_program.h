@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -27,6 +28,13 @@ struct Ran {
     return !err.empty() && err.find('\n') == err.size() - 1 && err.compare(0, 9, "moetwin: ") == 0;
   }
 };
+
+/// Names of an object's members.
+inline std::set<std::string> keys(const nlohmann::json& object) {
+  std::set<std::string> names;
+  for (const auto& item : object.items()) names.insert(item.key());
+  return names;
+}
 
 class ProgramDirectory {
  public:
