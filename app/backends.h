@@ -2,6 +2,7 @@
 // this table and compares results.
 #pragma once
 
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -18,11 +19,14 @@ class NoDeviceError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+using BackendRun = std::function<RunResult(const Case& c, const RunOptions& options)>;
+
 struct Backend {
   const char* name;
   bool simulated;  ///< has schedules, checks and runs without arithmetic
   bool on_card;    ///< one run at a time, whatever the cores
-  /// Throws InputError and NoDeviceError; verdicts are findings.
+  /// One case by itself; many are run through open_backend() (card_ranks.h). Throws InputError and
+  /// NoDeviceError; verdicts are findings.
   RunResult (*run)(const Case& c, const RunOptions& options);
 };
 

@@ -13,10 +13,10 @@
 namespace moetwin {
 namespace {
 
-GoldenRun run_one(const Case& c, const Backend& backend, uint32_t threads) {
+GoldenRun run_one(const Case& c, const BackendRun& run_case, uint32_t threads) {
   RunOptions options;
   options.threads = threads;
-  const RunResult result = backend.run(c, options);
+  const RunResult result = run_case(c, options);
   GoldenRun run;
   if (!result.launches.empty()) run.digests = digest_stages(result.launches.back());
   for (const Finding& finding : result.findings) {
@@ -36,6 +36,7 @@ std::vector<GoldenRun> run_golden_cases(const std::vector<NamedCase>& cases,
   const Backend& backend = *options.backend;
   for (const NamedCase& named : cases) {
     try {
+      check_card_ranks(options.cards, named.c);
       check_case(named.c, backend, {false, false, "", options.memory_limit});
     } catch (const InputError& error) {
       throw InputError(named.name + ": " + error.what());
@@ -50,13 +51,14 @@ std::vector<GoldenRun> run_golden_cases(const std::vector<NamedCase>& cases,
   const int teams = several ? cores : 1;
   const uint32_t threads = several ? 1 : options.threads;
 
+  const BackendRun run_case = open_backend(backend, options.cards);
   std::vector<GoldenRun> runs(cases.size());
   std::vector<std::exception_ptr> failures(cases.size());
   Progress progress(options.what, cases.size());
 #pragma omp parallel for num_threads(teams) schedule(dynamic)
   for (size_t i = 0; i < cases.size(); ++i) {
     try {
-      runs[i] = run_one(cases[i].c, backend, threads);
+      runs[i] = run_one(cases[i].c, run_case, threads);
     } catch (...) {
       failures[i] = std::current_exception();
     }

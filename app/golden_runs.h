@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/backends.h"
+#include "app/card_ranks.h"
 #include "model/case.h"
 #include "model/digest.h"
 
@@ -24,6 +25,7 @@ struct GoldenRun {
 
 struct GoldenRunOptions {
   const Backend* backend = nullptr;
+  CardRanks cards;
   uint32_t threads = 0;  ///< 0: all cores
   uint64_t memory_limit = UINT64_MAX;
   std::string what;  ///< for the progress line

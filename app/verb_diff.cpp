@@ -10,6 +10,7 @@
 
 #include "app/arguments.h"
 #include "app/backends.h"
+#include "app/card_ranks.h"
 #include "app/case_checks.h"
 #include "app/options.h"
 #include "app/progress.h"
@@ -32,12 +33,14 @@ constexpr const char* kExamples =
     "  moetwin diff small.json\n"
     "  moetwin diff small.json --schedule random:7 --json\n"
     "  moetwin diff small.json --left sim --right gpu\n"
+    "  moetwin diff two_ranks.json --left sim --right gpu --gpus 2\n"
     "  moetwin diff small.json --left naive --right theirs.safetensors\n";
 
 struct Options {
   std::string path;
   std::string left = "sim";
   std::string right = "naive";
+  std::string gpus;
   std::string threads;
   std::string schedule;
   std::string max_memory;
@@ -60,6 +63,7 @@ bool is_file(const std::string& side) {
 std::string repeat_command(const Options& o, const std::string& schedule_string) {
   CommandText command("diff");
   command.word(o.path).option("--left", o.left).option("--right", o.right);
+  command.given("--gpus", o.gpus);
   command.given("--schedule", schedule_string.empty() ? o.schedule : schedule_string);
   command.given("--threads", o.threads).given("--max-memory", o.max_memory);
   return command.flag("--check", o.check).flag("--unsafe-ring", o.unsafe_ring).text();
@@ -79,7 +83,13 @@ void check_side(const std::string& option, const std::string& name, const Option
   check_case(c, backend, {o.unsafe_ring, true, o.schedule, memory_limit});
 }
 
-Side run_side(const std::string& option, const std::string& name, const Options& o, const Case& c) {
+bool uses_card(const std::string& option, const std::string& name) {
+  return !is_file(name) && find_backend(option, name).on_card;
+}
+
+/// `on_cards` runs a side that is a card's.
+Side run_side(const std::string& option, const std::string& name, const Options& o, const Case& c,
+              const BackendRun& on_cards) {
   Side side;
   side.name = name;
   if (is_file(name)) {
@@ -96,7 +106,7 @@ Side run_side(const std::string& option, const std::string& name, const Options&
     options.schedule = o.schedule;
     options.check = o.check;
   }
-  side.result = backend.run(c, options);
+  side.result = backend.on_card ? on_cards(c, options) : backend.run(c, options);
   return side;
 }
 
@@ -181,7 +191,11 @@ std::string screen(const Case& c, const Options& o, const Side& left, const Side
 int diff(const Options& o) {
   const uint64_t memory_limit = read_max_memory(o.max_memory);
   read_threads(o.threads);
+  const bool on_card = uses_card("--left", o.left) || uses_card("--right", o.right);
+  const CardRanks cards = read_card_ranks(o.gpus, on_card);
+  if (const auto served = serve_card_rank(on_card)) return *served;
   const Case c = load_case(o.path);
+  check_card_ranks(cards, c);
   check_side("--left", o.left, o, c, memory_limit);
   check_side("--right", o.right, o, c, memory_limit);
 
@@ -190,8 +204,10 @@ int diff(const Options& o) {
   Verdict verdict;
   {
     const Progress progress("diff");
-    left = run_side("--left", o.left, o, c);
-    right = run_side("--right", o.right, o, c);
+    const BackendRun on_cards =
+        on_card ? open_backend(find_backend("--right", "gpu"), cards) : BackendRun();
+    left = run_side("--left", o.left, o, c, on_cards);
+    right = run_side("--right", o.right, o, c, on_cards);
     verdict = compare_sides(c, left, right);
   }
   const bool failed =
@@ -225,6 +241,7 @@ VerbAction add_diff(VerbOptions& options) {
   options.argument("CASE", o->path, "case file");
   options.text("--left", o->left, "one side (sim)");
   options.text("--right", o->right, "the other (naive)");
+  options.text("--gpus", o->gpus, "of a side that is gpu: this many cards, one rank each");
   options.text("--threads", o->threads, "threads for pure work (all cores)");
   options.text("--schedule", o->schedule, "of a simulated side, in place of the case's own");
   options.flag("--check", o->check,

@@ -37,6 +37,7 @@ constexpr const char* kExamples =
 struct Options {
   std::string file;
   std::string backend = "sim";
+  std::string gpus;
   std::string threads;
   std::string max_memory;
   std::string cases;
@@ -49,6 +50,7 @@ struct Options {
 GoldenRunOptions run_options(const Options& o, const std::string& what) {
   GoldenRunOptions options;
   options.backend = &find_backend("--backend", o.backend);
+  options.cards = read_card_ranks(o.gpus, options.backend->on_card);
   options.threads = read_threads(o.threads);
   options.memory_limit = read_max_memory(o.max_memory);
   options.what = what;
@@ -86,6 +88,7 @@ bool complain_of_findings(const std::vector<NamedCase>& cases, const std::vector
 int record(const Options& o) {
   check_output_path("FILE", o.file);
   const GoldenRunOptions options = run_options(o, "golden record");
+  if (const auto served = serve_card_rank(options.backend->on_card)) return *served;
   GoldenFile golden;
   golden.machine = describe_machine(*options.backend);
   const std::vector<NamedCase> cases = cases_to_record(o);
@@ -105,7 +108,8 @@ int record(const Options& o) {
   }
   if (!failed) return kExitFine;
   CommandText repeat("golden record");
-  repeat.word(o.file).option("--backend", o.backend).given("--cases", o.cases);
+  repeat.word(o.file).option("--backend", o.backend).given("--gpus", o.gpus);
+  repeat.given("--cases", o.cases);
   repeat.given("--seed", o.seed);
   for (const std::string& path : o.paths) repeat.word(path);
   std::fputs(("no file is written\nrepeat: " + repeat.text() + "\n").c_str(), stderr);
@@ -114,7 +118,7 @@ int record(const Options& o) {
 
 std::string check_command(const Options& o, size_t index) {
   CommandText command("golden check");
-  command.word(o.file).option("--backend", o.backend);
+  command.word(o.file).option("--backend", o.backend).given("--gpus", o.gpus);
   return command.option("--only", std::to_string(index)).text();
 }
 
@@ -125,6 +129,7 @@ std::string difference_text(const Options& o, const GoldenDifference& d) {
 
 int check(const Options& o) {
   const GoldenRunOptions options = run_options(o, "golden check");
+  if (const auto served = serve_card_rank(options.backend->on_card)) return *served;
   const GoldenFile golden = read_golden(o.file);
   const std::string directory = std::filesystem::path(o.file).parent_path().string();
   size_t begin = 0;
@@ -209,6 +214,7 @@ void add_file(VerbOptions& options, Options& o, const char* what) {
 
 void add_run_options(VerbOptions& options, Options& o) {
   options.text("--backend", o.backend, "sim, naive or gpu (sim)");
+  options.text("--gpus", o.gpus, "with gpu: this many cards, one rank each");
   options.text("--threads", o.threads, "threads (all cores); never changes a bit");
   options.text("--max-memory", o.max_memory, "GiB a case may need (80 % of what is free)");
 }

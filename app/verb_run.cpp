@@ -8,6 +8,7 @@
 
 #include "app/arguments.h"
 #include "app/backends.h"
+#include "app/card_ranks.h"
 #include "app/case_checks.h"
 #include "app/options.h"
 #include "app/progress.h"
@@ -25,11 +26,15 @@ constexpr const char* kExamples =
     "  moetwin run small.json --schedule random:1 --threads 2 --reference\n"
     "  moetwin run small.json --schedule slow:load_a@1 --json\n"
     "  moetwin run small.json --no-math            protocol alone: rows, tiles, events\n"
-    "  moetwin run small.json --backend naive --dump y.safetensors\n";
+    "  moetwin run small.json --backend naive --dump y.safetensors\n"
+    "  moetwin run two_ranks.json --backend gpu --gpus 2    one rank a card\n"
+    "  torchrun --no-python --nproc-per-node 2 moetwin run two_ranks.json --backend gpu\n"
+    "  mpirun -np 2 moetwin run two_ranks.json --backend gpu\n";
 
 struct Options {
   std::string path;
   std::string backend = "sim";
+  std::string gpus;
   std::string threads;
   std::string schedule;
   std::string k_loop;
@@ -66,7 +71,7 @@ void check_combinations(const Options& o) {
 
 std::string repeat_command(const Options& o, const RunResult& result) {
   CommandText command("run");
-  command.word(o.path).option("--backend", o.backend);
+  command.word(o.path).option("--backend", o.backend).given("--gpus", o.gpus);
   command.given("--schedule", result.schedule_string.empty() ? o.schedule : result.schedule_string);
   command.given("--threads", o.threads).given("--max-memory", o.max_memory);
   command.given("--k-loop", o.k_loop);
@@ -87,7 +92,10 @@ int run(const Options& o) {
   const Backend& backend = find_backend("--backend", o.backend);
   const RunOptions options = run_options(o);
   check_options(backend, options);
+  const CardRanks cards = read_card_ranks(o.gpus, backend.on_card);
+  if (const auto served = serve_card_rank(backend.on_card)) return *served;
   const Case c = load_case(o.path);
+  check_card_ranks(cards, c);
   check_case(c, backend,
              {o.unsafe_ring, o.reference, o.schedule, read_max_memory(o.max_memory), options.math});
 
@@ -98,7 +106,7 @@ int run(const Options& o) {
   if (backend.simulated) report.schedule = o.schedule.empty() ? c.schedule : o.schedule;
   {
     const Progress progress("run");
-    report.result = backend.run(c, options);
+    report.result = open_backend(backend, cards)(c, options);
     const bool complete = report.result.launches.size() == c.launches.size();
     if (o.reference && complete)
       report.references = run_references(c, report.result.launches, o.backend, options.threads);
@@ -122,6 +130,8 @@ VerbAction add_run(VerbOptions& options) {
   const auto o = std::make_shared<Options>();
   options.argument("CASE", o->path, "case file");
   options.text("--backend", o->backend, "sim, naive or gpu (sim)");
+  options.text("--gpus", o->gpus,
+               "with gpu: this many cards, one rank and process each (one card for all ranks)");
   options.text("--threads", o->threads, "threads for pure work (all cores); never changes a bit");
   options.text("--schedule", o->schedule,
                "in place of the case's own: fifo, random:SEED, timed, slow:ROLE@RANK, "

@@ -65,7 +65,12 @@ class ProgramDirectory {
   /// Runs `moetwin ARGUMENTS` with the directory as its working directory.
   Ran run(const std::string& arguments) const { return shell(moetwin_program() + " " + arguments); }
 
-  /// The same with standard error sent to `device` in place of Ran::err.
+  /// The same with variables, NAME=VALUE and blanks between them, in the program's environment.
+  Ran run_with(const std::string& variables, const std::string& arguments) const {
+    return shell(variables + " " + moetwin_program() + " " + arguments);
+  }
+
+  /// The same as run() with standard error sent to `device` in place of Ran::err.
   Ran run_to(const std::string& device, const std::string& arguments) const {
     return shell(moetwin_program() + " " + arguments, device);
   }
