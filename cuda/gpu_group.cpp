@@ -102,7 +102,8 @@ class GpuGroup::Impl {
 
   ~Impl() {
     hub_.send(command_message(RankCommand::End).bytes(), seconds_from_now(kLeaveSeconds));
-    // A communicator is taken down by all its ranks together.
+    // A communicator is taken down by all its ranks together, if they are there.
+    if (!broken_.empty()) member_->abandon();
     member_.reset();
     children_.wait_all(seconds_from_now(broken_.empty() ? kLeaveSeconds : 0));
   }

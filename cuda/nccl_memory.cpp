@@ -42,15 +42,18 @@ class NcclMemory : public SymmetricMemory {
   }
 
   ~NcclMemory() override {
-    bool good = true;
+    bool together = !abandoned_;
     try {
-      close(current_, seconds_from_now(kFinalizeSeconds));
-    } catch (const std::exception&) {
-      good = false;
+      if (together) close(current_, seconds_from_now(kFinalizeSeconds));
+    } catch (const SymmetricMemoryError&) {
+      together = false;
     }
-    if (fresh_.buffer != nullptr) nccl_.MemFree(fresh_.buffer);
-    end_communicator(good);
+    end_communicator(together);
+    for (void* const buffer : {fresh_.buffer, current_.buffer})
+      if (buffer != nullptr) nccl_.MemFree(buffer);
   }
+
+  void abandon() override { abandoned_ = true; }
 
   bool allocate(uint64_t bytes) override {
     if (fresh_.buffer != nullptr) nccl_.MemFree(std::exchange(fresh_.buffer, nullptr));
@@ -71,7 +74,7 @@ class NcclMemory : public SymmetricMemory {
     finish(nccl_.CommWindowRegister(communicator_, current_.buffer, current_.bytes,
                                     &current_.window, NCCL_WIN_COLL_SYMMETRIC),
            "registering a window", deadline);
-    if (current_.window == nullptr)
+    if (!is_on_card(current_.window))
       throw SymmetricMemoryError("NCCL " + nccl_.version + " gave no window");
     DeviceBuffer addresses;
     if (!addresses.reserve(ranks_ * sizeof(uint64_t)))
@@ -92,6 +95,15 @@ class NcclMemory : public SymmetricMemory {
     uint64_t bytes = 0;
     ncclWindow_t window = nullptr;
   };
+
+  /// Where NCCL cannot share memory, a window is null or a mark that the card must not look into.
+  static bool is_on_card(ncclWindow_t window) {
+    cudaPointerAttributes attributes{};
+    if (window == nullptr) return false;
+    const cudaError_t known = cudaPointerGetAttributes(&attributes, window);
+    cudaGetLastError();
+    return known == cudaSuccess && attributes.type == cudaMemoryTypeDevice;
+  }
 
   void check(ncclResult_t status, const char* what) const {
     if (status == ncclSuccess) return;
@@ -120,10 +132,11 @@ class NcclMemory : public SymmetricMemory {
     if (window.buffer != nullptr) nccl_.MemFree(std::exchange(window.buffer, nullptr));
   }
 
-  void end_communicator(bool good) {
+  /// Together with the other ranks, or without them.
+  void end_communicator(bool together) {
     if (communicator_ == nullptr) return;
     try {
-      if (!good) throw SymmetricMemoryError("a rank has failed");
+      if (!together) throw SymmetricMemoryError("a rank is gone");
       finish(nccl_.CommFinalize(communicator_), "ending", seconds_from_now(kFinalizeSeconds));
       nccl_.CommDestroy(communicator_);
     } catch (const SymmetricMemoryError&) {
@@ -137,6 +150,7 @@ class NcclMemory : public SymmetricMemory {
   ncclComm_t communicator_ = nullptr;
   Window fresh_;
   Window current_;
+  bool abandoned_ = false;
 };
 
 }  // namespace

@@ -39,6 +39,11 @@ class RankMember {
   bool given_up() const { return given_up_; }
   RecordsAnswer records() const { return {card_->records(), card_->workspace().bases()}; }
 
+  /// A rank is gone: nothing is done together any more.
+  void abandon() {
+    if (memory_) memory_->abandon();
+  }
+
   /// What rank 0 had to report so far, one line each.
   const std::vector<std::string>& reports() const { return reports_; }
 

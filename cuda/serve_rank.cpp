@@ -40,8 +40,9 @@ bool is_end(const std::string& message) {
 }  // namespace
 
 RankReport serve_rank(const RankPlace& place, const GpuOptions& options) {
-  RankPeer hub(place, seconds_from_now(kDefaultRendezvousSeconds));
+  // The connection goes first, so that the others know at once when this rank leaves them.
   RankMember member(place, options);
+  RankPeer hub(place, seconds_from_now(kDefaultRendezvousSeconds));
   try {
     for (;;) {
       // Ends with rank 0's process at the latest: its end closes the connection.
@@ -50,9 +51,11 @@ RankReport serve_rank(const RankPlace& place, const GpuOptions& options) {
       hub.send(member.handle(message), seconds_from_now(kAnswerSeconds));
     }
   } catch (const RankLeaves&) {
+    member.abandon();
     return {true,
             {fmt::format("rank {} leaves before its launch, as it was asked to", place.rank)}};
   } catch (const ChannelError& error) {
+    member.abandon();
     return report_alone(
         place, member,
         error.fault() == ChannelFault::Closed ? "its process has ended" : error.what());

@@ -34,6 +34,9 @@ class SymmetricMemory {
   /// The addresses of all ranks' memory as this card reaches it, [ranks], this rank's own among
   /// them. Every rank calls. Throws SymmetricMemoryError and ChannelError.
   virtual std::vector<uint64_t> connect(Deadline deadline) = 0;
+
+  /// A rank is gone: what is done together when the memory is given back is left out.
+  virtual void abandon() {}
 };
 
 /// Through driver allocations. `name` is the run's own. Throws NoCudaDevice.
