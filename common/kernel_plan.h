@@ -26,7 +26,8 @@ constexpr const char* role_name(Role role) {
 constexpr uint32_t kDispatchWarps = 2;
 constexpr uint32_t kWarpgroupWarps = 4;
 constexpr uint32_t kWarpgroupThreads = kWarpgroupWarps * kWarpLanes;
-constexpr uint32_t kMathRows = 64;          ///< rows of a tile that one math warpgroup owns
+constexpr uint32_t kMathRows = 64;  ///< rows of a tile that one math warpgroup owns
+constexpr uint32_t kRowsPerWarp = kMathRows / kWarpgroupWarps;  ///< as wgmma lays them out
 constexpr uint32_t kMmaK = 32;              ///< codes of K a tensor-core step multiplies
 constexpr uint32_t kPullChunkBytes = 4096;  ///< most bytes of a row a dispatch warp holds at once
 constexpr uint32_t kTaskQueueEntries = 2;   ///< tiles a CTA may claim ahead

@@ -156,4 +156,18 @@ concept Machine = requires(M& m, const KernelArgs& args, Global<uint32_t> word,
   typename M::Accumulator;
 };
 
+/// Payload bytes that the agent's warps touch in turn, `bytes_a_warp` each. A role names them where
+/// it skips the accesses themselves because math() is false; only a machine that checks cares.
+struct SkippedPayload {
+  bool writes;
+  uint64_t bytes;
+  uint32_t bytes_a_warp;
+};
+
+template <class M, class Place>
+MOETWIN_ROLE void skipped_payload(M& m, Place place, SkippedPayload payload, Step step) {
+  if constexpr (requires { m.skipped_payload(place, payload, step); })
+    m.skipped_payload(place, payload, step);
+}
+
 }  // namespace moetwin

@@ -21,6 +21,7 @@ enum class BarrierFault : uint8_t {
   ExtraArrival,      ///< more arrivals than the phase has
   ByteRange,         ///< the byte count left its range
   ExtraBytes,        ///< all arrived, and more bytes landed than were announced
+  Unobserved,        ///< a phase ended before anybody had seen the one before it
   Lapped,            ///< a wait passed on a later phase of the same parity
   ThreadCount,       ///< participants disagree on the number of threads, or it is no multiple of 32
   Twice,             ///< one agent came twice in one round
@@ -28,12 +29,14 @@ enum class BarrierFault : uint8_t {
 
 struct SimMbarrier {
   bool initialised = false;
-  uint32_t expected = 0;  ///< arrivals of a phase
-  uint32_t arrivals = 0;  ///< of the current phase
-  int64_t bytes = 0;      ///< announced and not landed yet
-  uint64_t phases = 0;    ///< completed phases
-  AgentMask arrived = 0;  ///< agents that arrived in the current phase
-  AgentMask waiting = 0;  ///< agents blocked on it
+  uint32_t expected = 0;    ///< arrivals of a phase
+  uint32_t arrivals = 0;    ///< of the current phase
+  int64_t bytes = 0;        ///< announced and not landed yet
+  uint64_t phases = 0;      ///< completed phases
+  AgentMask arrived = 0;    ///< agents that arrived in the current phase
+  AgentMask waiting = 0;    ///< agents blocked on it
+  bool observed = true;     ///< somebody has waited for the last completed phase
+  bool unobserved = false;  ///< a phase was over before anybody had seen the one before it
 
   BarrierFault init(uint32_t count) {
     if (initialised) return BarrierFault::InitialisedTwice;
@@ -61,10 +64,17 @@ struct SimMbarrier {
   /// Ends the phase if it is complete; true if it did.
   bool complete_phase() {
     if (arrivals != expected || bytes != 0) return false;
+    unobserved |= !observed;
+    observed = waiting != 0;
     ++phases;
     arrivals = 0;
     arrived = 0;
     return true;
+  }
+
+  /// A phase that nobody waits for may be the last one only.
+  BarrierFault observation() const {
+    return unobserved ? BarrierFault::Unobserved : BarrierFault::None;
   }
 
   /// All arrived, yet the phase can never end by itself: too many bytes landed.

@@ -27,6 +27,7 @@ struct Copy {
   uint32_t rows = 1;
   uint32_t row_bytes = 0;
   uint32_t bar = 0;        ///< loads: the mbarrier that counts the bytes
+  uint32_t operation = 0;  ///< loads: the checker's number
   uint32_t k_blocks = 1;   ///< blocks of K it stands for
   uint64_t time = 0;       ///< virtual time of landing
   bool committed = false;  ///< stores: part of a committed group

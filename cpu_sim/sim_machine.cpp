@@ -25,6 +25,29 @@ void SimMachine::make_postponed_call() {
   in_postponed_ = false;
 }
 
+void SimMachine::note(AccessKind kind, uint64_t address, uint64_t bytes, Step step) {
+  if (address_region(address) >= kNumRegions) return;  // weights never change
+  const RaceSite site{sim_.id_of(agent_), kind, who(), step};
+  if (kind == AccessKind::Write)
+    checker_->plain_store(site, sim_.race_range(address, bytes));
+  else
+    checker_->access(site, sim_.race_range(address, bytes));
+}
+
+void SimMachine::note(AccessKind kind, uint32_t shared, uint64_t bytes, Step step) {
+  checker_->access({sim_.id_of(agent_), kind, who(), step}, sim_.race_range(agent_, shared, bytes));
+}
+
+void SimMachine::note_add(uint64_t address, uint64_t bytes, Order order, Scope scope, Step step) {
+  checker_->atomic_add(sim_.id_of(agent_), who(), order, scope, step,
+                       sim_.race_range(address, bytes));
+}
+
+void SimMachine::note_add(uint32_t shared, uint64_t bytes, Order order, Scope scope, Step step) {
+  checker_->atomic_add(sim_.id_of(agent_), who(), order, scope, step,
+                       sim_.race_range(agent_, shared, bytes));
+}
+
 void SimMachine::undefined_global(uint64_t address, uint64_t bytes, Step step) {
   const PoisonedBytes& memory = sim_.rank(address_rank(address)).memory;
   sim_.undefined_read(agent_, step, sim_.place_name(address),
@@ -44,7 +67,7 @@ void SimMachine::wait_until(Global<uint32_t> word, Awaited awaited, Scope scope,
   awaited.value += static_cast<uint32_t>(delta(MutantKind::Target, step));
   bool listening = false;
   for (;;) {
-    const uint32_t value = load(word, step);
+    const uint32_t value = peek(word, step);
     if (awaited.holds(value)) break;
     if (!listening) sim_.wait_on_word(agent_, word.address, awaited);
     listening = true;
@@ -56,6 +79,9 @@ void SimMachine::wait_until(Global<uint32_t> word, Awaited awaited, Scope scope,
     sim_.block(agent_, wait);
   }
   if (listening) sim_.stop_waiting_on_word(agent_, word.address);
+  if (checker_)
+    checker_->word_wait(sim_.id_of(agent_), who(), order, scope, step,
+                        sim_.race_range(word.address, 4));
   synchronised();
 }
 
@@ -71,13 +97,18 @@ void SimMachine::sync(Step step) {
   sim_.visible(agent_);
   // The agent is the barrier's only participant: its warps meet at once.
   if (dropped(step) || postponed(step, [=, this] { sync(step); })) return;
-  if (agent_.warps == 1) return synchronised();
+  if (agent_.warps == 1) {
+    if (checker_) checker_->agent_together(sim_.id_of(agent_), step);
+    return synchronised();
+  }
   const auto barrier = static_cast<NamedBarrier>(
       static_cast<uint32_t>(NamedBarrier::MathWarpgroup0) + agent_.number);
   barrier_sync(barrier, kWarpgroupThreads, step);
 }
 
-bool SimMachine::arrive_named(NamedBarrier barrier, uint32_t threads, Step step, uint64_t& round) {
+bool SimMachine::arrive_named(NamedBarrier barrier, uint32_t threads, bool waits, Step step,
+                              uint64_t& round) {
+  if (checker_) sim_.check_member(agent_, barrier, step);
   threads += static_cast<uint32_t>(delta(MutantKind::Count, step));
   cost(sim_.costs().issue);
   const auto bar = static_cast<uint32_t>(barrier);
@@ -89,6 +120,11 @@ bool SimMachine::arrive_named(NamedBarrier barrier, uint32_t threads, Step step,
   if (fault != BarrierFault::None)
     sim_.barrier_fault(agent_, fault, step,
                        fmt::format("named barrier {}", named_barrier_name(barrier)));
+  if (checker_) {
+    checker_->named_arrive(sim_.id_of(agent_), bar, step);
+    const AgentMask leaving = state.waiting | (waits ? AgentMask{1} << agent_.in_cta : 0);
+    if (complete) checker_->named_complete(agent_.cta, bar, leaving, step);
+  }
   if (complete) sim_.wake_all(agent_.rank, agent_.sm, state.waiting, agent_.time);
   return complete;
 }
@@ -98,7 +134,7 @@ void SimMachine::barrier_sync(NamedBarrier barrier, uint32_t threads, Step step)
   if (dropped(step)) return;
   if (postponed(step, [=, this] { barrier_sync(barrier, threads, step); })) return;
   uint64_t round = 0;
-  if (arrive_named(barrier, threads, step, round)) return synchronised();
+  if (arrive_named(barrier, threads, true, step, round)) return synchronised();
   SimNamedBarrier& state = cta_.named[static_cast<uint32_t>(barrier)];
   while (state.rounds == round) {
     state.waiting |= AgentMask{1} << agent_.in_cta;
@@ -117,7 +153,7 @@ void SimMachine::barrier_arrive(NamedBarrier barrier, uint32_t threads, Step ste
   if (dropped(step)) return;
   if (postponed(step, [=, this] { barrier_arrive(barrier, threads, step); })) return;
   uint64_t round = 0;
-  arrive_named(barrier, threads, step, round);
+  arrive_named(barrier, threads, false, step, round);
   synchronised();
 }
 
@@ -125,6 +161,8 @@ void SimMachine::fence_proxy_async(FenceSpace space, Step step) {
   sim_.visible(agent_);
   if (dropped(step)) return;
   if (postponed(step, [=, this] { fence_proxy_async(space, step); })) return;
+  const bool first_lane_only = mutated(MutantKind::LeaderOnly, step);
+  if (checker_) checker_->fence(sim_.id_of(agent_), space, first_lane_only, step);
   synchronised();
 }
 
@@ -132,6 +170,7 @@ void SimMachine::mbarrier_init(Mbarrier bar, uint32_t arrivals, Step step) {
   sim_.visible(agent_);
   if (dropped(step)) return;
   arrivals += static_cast<uint32_t>(delta(MutantKind::Count, step));
+  if (checker_) checker_->mbarrier_init(sim_.id_of(agent_), bar.index, step);
   const BarrierFault fault = cta_.mbarriers[bar.index].init(arrivals);
   if (fault != BarrierFault::None)
     sim_.barrier_fault(agent_, fault, step, sim_.mbarrier_name(bar.index));
@@ -143,10 +182,12 @@ void SimMachine::mbarrier_arrive(Mbarrier bar, Step step) {
   if (postponed(step, [=, this] { mbarrier_arrive(bar, step); })) return;
   cost(sim_.costs().issue);
   const uint32_t count = agent_.warps + static_cast<uint32_t>(delta(MutantKind::Count, step));
+  if (checker_)
+    checker_->mbarrier_arrive(sim_.id_of(agent_), bar.index, count >= agent_.warps, step);
   const BarrierFault fault = cta_.mbarriers[bar.index].arrive(agent_.in_cta, count);
   if (fault != BarrierFault::None)
     sim_.barrier_fault(agent_, fault, step, sim_.mbarrier_name(bar.index));
-  sim_.complete_phase(agent_, bar.index, step);
+  sim_.complete_phase(agent_, bar.index, step, agent_.time);
   synchronised();
 }
 
@@ -155,12 +196,13 @@ void SimMachine::mbarrier_expect(Mbarrier bar, uint32_t bytes, Step step) {
   if (dropped(step)) return;
   if (postponed(step, [=, this] { mbarrier_expect(bar, bytes, step); })) return;
   cost(sim_.costs().issue);
+  if (checker_) checker_->mbarrier_arrive(sim_.id_of(agent_), bar.index, false, step);
   SimMbarrier& state = cta_.mbarriers[bar.index];
   BarrierFault fault = state.transact(bytes + delta(MutantKind::Bytes, step));
   if (fault == BarrierFault::None) fault = state.arrive(agent_.in_cta, 1);
   if (fault != BarrierFault::None)
     sim_.barrier_fault(agent_, fault, step, sim_.mbarrier_name(bar.index));
-  sim_.complete_phase(agent_, bar.index, step);
+  sim_.complete_phase(agent_, bar.index, step, agent_.time);
   synchronised();
 }
 
@@ -187,6 +229,8 @@ void SimMachine::mbarrier_wait(Mbarrier bar, uint32_t parity, Step step) {
   if (static_cast<uint32_t>(state.phases + 1) != seen)
     sim_.barrier_fault(agent_, BarrierFault::Lapped, step, sim_.mbarrier_name(bar.index));
   ++seen;
+  state.observed = true;
+  if (checker_) checker_->mbarrier_seen(sim_.id_of(agent_), bar.index, step);
   synchronised();
 }
 
@@ -262,6 +306,8 @@ void SimMachine::bulk_commit(Step step) {
   if (postponed(step, [=, this] { bulk_commit(step); })) return;
   for (size_t i = 0; i < agent_.copies.size(); ++i)
     if (!agent_.copies[i].is_load()) agent_.copies[i].committed = true;
+  agent_.uncommitted = 0;
+  if (checker_) checker_->commit(sim_.id_of(agent_));
   synchronised();
 }
 
@@ -269,6 +315,11 @@ void SimMachine::bulk_wait(BulkDone done, Step step) {
   sim_.visible(agent_);
   if (dropped(step)) return;
   if (postponed(step, [=, this] { bulk_wait(done, step); })) return;
+  if (checker_ && agent_.uncommitted != 0)
+    sim_.report(FindingClass::Barrier, agent_, step,
+                fmt::format("{} {}: {} of its bulk stores are in no committed group, so nothing "
+                            "waits for them",
+                            sim_.agent_name(agent_), step_words(step), agent_.uncommitted));
   while (!sim_.stores_done(agent_, done)) {
     Wait wait;
     wait.kind = Wait::Kind::Bulk;
@@ -276,6 +327,7 @@ void SimMachine::bulk_wait(BulkDone done, Step step) {
     wait.done = done;
     sim_.block(agent_, wait);
   }
+  if (checker_) checker_->stores_waited(sim_.id_of(agent_), done);
   synchronised();
 }
 
@@ -297,6 +349,11 @@ void SimMachine::mma(Accumulator& product, Shared<uint8_t> a, Shared<uint8_t> b,
   product.steps = steps;
   product.read = false;
   product.retired = false;
+  // Whole rows: the swizzle spreads a slice of K over all of a row's bytes.
+  if (checker_)
+    product.operation = checker_->mma(sim_.id_of(agent_), step,
+                                      sim_.race_range(agent_, a.offset, kMathRows * kBlockK),
+                                      sim_.race_range(agent_, b.offset, kBlockN * kBlockK));
   // The tensor core may read its operands at once, or as late as the wait that retires it.
   const bool early =
       sim_.landing() == Landing::Early ||
@@ -310,6 +367,7 @@ void SimMachine::mma_wait(Accumulator& product, Step step) {
   if (dropped(step)) return;
   if (!product.read) read_operands(product, step);
   product.retired = true;
+  if (checker_) checker_->retired(product.operation, sim_.id_of(agent_));
   synchronised();
 }
 
@@ -347,8 +405,9 @@ void SimMachine::store_rows(Global<float> to, const RowValues<float>& values, ui
   sim_.visible(agent_);
   if (dropped(step)) return;
   const auto& tags = cta_.tags.staging[agent_.number];
+  if (checker_) note_rows(AccessKind::Write, to, valid, step);
   for (uint32_t row = 0; row < valid; ++row)
-    store(to + row, math() ? values[row] : float_of_bits(scale_tag(tags[row])), step);
+    poke(to + row, math() ? values[row] : float_of_bits(scale_tag(tags[row])), step);
 }
 
 }  // namespace moetwin

@@ -39,7 +39,8 @@ class SimMachine {
     Shared<uint8_t> b{0};
     uint32_t first_step = 0;
     uint32_t steps = 0;
-    uint32_t block = 0;  ///< of the job, once the operands have been read
+    uint32_t block = 0;      ///< of the job, once the operands have been read
+    uint32_t operation = 0;  ///< the checker's number of the product
     bool read = false;
     bool retired = false;
     bool tagged = false;
@@ -68,7 +69,11 @@ class SimMachine {
 
   /// For one launch.
   SimMachine(Simulation& sim, Agent& agent)
-      : sim_(sim), agent_(agent), cta_(sim.cta(agent)), stamp_(sim.stamp(agent)) {}
+      : sim_(sim),
+        agent_(agent),
+        cta_(sim.cta(agent)),
+        checker_(sim.checker()),
+        stamp_(sim.stamp(agent)) {}
 
   // Who.
   uint32_t rank() const { return agent_.rank; }
@@ -148,32 +153,24 @@ class SimMachine {
   template <class T>
   T load(Global<T> from, Step step = Step::None) {
     cost(sim_.costs().global_access / kWarpLanes);
-    if constexpr (std::is_same_v<T, float>) {
-      if (address_region(from.address) >= kNumRegions)
-        return sim_.weight_scale(agent_, from.address, step, lane_);
-      if (!math() && address_region(from.address) == static_cast<uint32_t>(Region::TokenScales))
-        return token_scale_tag(from.address);
-    }
-    T value;
-    std::memcpy(&value, readable(from.address, sizeof(T), alignof(T), step), sizeof(T));
-    return value;
+    if (checker_) note(AccessKind::Read, from.address, sizeof(T), step);
+    return peek(from, step);
   }
   template <class T>
   T load(Shared<T> from, Step step = Step::None) {
-    T value;
-    std::memcpy(&value, readable_shared(from.offset, sizeof(T), alignof(T), step), sizeof(T));
-    return value;
+    if (checker_) note(AccessKind::Read, from.offset, sizeof(T), step);
+    return peek(from, step);
   }
   template <class T>
   void store(Global<T> to, T value, Step step) {
     if (dropped(step)) return;
-    cost(sim_.costs().shared_access);
-    std::memcpy(writable(to.address, sizeof(T), alignof(T), step), &value, sizeof(T));
-    if constexpr (sizeof(T) == 4) notify(to.address, value, Scope::Cta);
+    if (checker_) note(AccessKind::Write, to.address, sizeof(T), step);
+    poke(to, value, step);
   }
   template <class T>
   void store(Shared<T> to, T value, Step step) {
-    std::memcpy(writable_shared(to.offset, sizeof(T), alignof(T), step), &value, sizeof(T));
+    if (checker_) note(AccessKind::Write, to.offset, sizeof(T), step);
+    poke(to, value, step);
   }
   template <class T>
   T fetch_add(Global<T> to, T value, Order order, Scope scope, Step step) {
@@ -182,16 +179,18 @@ class SimMachine {
     synchronised_ |= order != Order::Relaxed;
     cost(sim_.costs().global_access);
     value += static_cast<T>(delta(MutantKind::Count, step));
-    const T old = load(to, step);
+    if (checker_) note_add(to.address, sizeof(T), order, scope, step);
+    const T old = peek(to, step);
     const T sum = static_cast<T>(old + value);
     std::memcpy(writable(to.address, sizeof(T), alignof(T), step), &sum, sizeof(T));
     if constexpr (sizeof(T) == 4) notify(to.address, sum, scope);
     return old;
   }
   template <class T>
-  T fetch_add(Shared<T> to, T value, Order, Scope, Step step) {
-    const T old = load(to, step);
-    store(to, static_cast<T>(old + value), step);
+  T fetch_add(Shared<T> to, T value, Order order, Scope scope, Step step) {
+    if (checker_) note_add(to.offset, sizeof(T), order, scope, step);
+    const T old = peek(to, step);
+    poke(to, static_cast<T>(old + value), step);
     return old;
   }
   template <class T>
@@ -210,7 +209,9 @@ class SimMachine {
   void barrier_sync(NamedBarrier barrier, uint32_t threads, Step step);
   void barrier_arrive(NamedBarrier barrier, uint32_t threads, Step step);
   void mbarrier_init(Mbarrier bar, uint32_t arrivals, Step step);
-  void fence_barrier_init(Step) {}
+  void fence_barrier_init(Step step) {
+    if (checker_) checker_->fence(sim_.id_of(agent_), FenceSpace::Shared, false, step);
+  }
   void mbarrier_arrive(Mbarrier bar, Step step);
   void mbarrier_expect(Mbarrier bar, uint32_t bytes, Step step);
   void mbarrier_wait(Mbarrier bar, uint32_t parity, Step step);
@@ -257,13 +258,15 @@ class SimMachine {
   template <class T>
   RowValues<T> load_rows(Shared<T> from, uint32_t valid, Step step) {
     RowValues<T> values;
-    for (uint32_t row = 0; row < valid; ++row) values[row] = load(from + row, step);
+    if (checker_) note_rows(AccessKind::Read, from, valid, step);
+    for (uint32_t row = 0; row < valid; ++row) values[row] = peek(from + row, step);
     return values;
   }
   template <class T>
   RowValues<T> load_rows(Global<T> from, uint32_t valid, Step step) {
     RowValues<T> values;
-    for (uint32_t row = 0; row < valid; ++row) values[row] = load(from + row, step);
+    if (checker_) note_rows(AccessKind::Read, from, valid, step);
+    for (uint32_t row = 0; row < valid; ++row) values[row] = peek(from + row, step);
     return values;
   }
   void store_rows(Global<float> to, const RowValues<float>& values, uint32_t valid, Step step);
@@ -275,8 +278,11 @@ class SimMachine {
     if (!math()) return stage_tags(total, staging);
     sim_.tiles().finish(*total.job);
     const uint32_t rows = sim_.padding() == Padding::Compute ? kMathRows : total.valid;
-    for (uint32_t row = 0; row < rows; ++row)
+    for (uint32_t row = 0; row < rows; ++row) {
+      lane_ = row / kRowsPerWarp * kWarpLanes + 1;  // a lane of the warp that owns the row
       f(RowView{&total.job->values[size_t{row} * kBlockN], row});
+    }
+    end_of_lanes();
   }
 
   /// Copies `valid` staged rows of `bytes` to the places that `to(row)` names.
@@ -284,8 +290,13 @@ class SimMachine {
   void copy_rows(uint32_t valid, uint32_t bytes, Shared<uint8_t> from, F&& to, Step step) {
     sim_.visible(agent_);
     for (uint32_t row = 0; row < valid; ++row) {
+      lane_ = row % 16 * 8 + 1;  // one of the eight that copy the row
       const Global<uint8_t> place = to(row);
       cost(sim_.costs().shared_access);
+      if (checker_) {
+        note(AccessKind::Read, from.offset + row * bytes, bytes, step);
+        note(AccessKind::Write, place.address, bytes, step);
+      }
       if (!math()) {
         scatter_tag(place.address, from, row, bytes, step);
         continue;
@@ -293,6 +304,13 @@ class SimMachine {
       const uint8_t* source = readable_shared(from.offset + row * bytes, bytes, 16, step);
       std::memcpy(writable(place.address, bytes, 16, step), source, bytes);
     }
+    end_of_lanes();
+  }
+
+  /// Accesses to payload that exists as tags only.
+  template <class Place>
+  void skipped_payload(Place place, SkippedPayload payload, Step step) {
+    if (checker_) note_in_turn(place, payload, step);
   }
 
  private:
@@ -328,8 +346,79 @@ class SimMachine {
   /// The lanes of each warp are together again.
   void end_of_lanes() {
     lane_ = kAllLanes;
+    if (checker_) checker_->warps_together(sim_.id_of(agent_));
     if (std::exchange(synchronised_, false)) synchronised();
   }
+
+  // The same without telling the checker.
+  template <class T>
+  T peek(Global<T> from, Step step) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (address_region(from.address) >= kNumRegions)
+        return sim_.weight_scale(agent_, from.address, step, lane_);
+      if (!math() && address_region(from.address) == static_cast<uint32_t>(Region::TokenScales))
+        return token_scale_tag(from.address);
+    }
+    T value;
+    std::memcpy(&value, readable(from.address, sizeof(T), alignof(T), step), sizeof(T));
+    return value;
+  }
+  template <class T>
+  T peek(Shared<T> from, Step step) {
+    T value;
+    std::memcpy(&value, readable_shared(from.offset, sizeof(T), alignof(T), step), sizeof(T));
+    return value;
+  }
+  template <class T>
+  void poke(Global<T> to, T value, Step step) {
+    cost(sim_.costs().shared_access);
+    std::memcpy(writable(to.address, sizeof(T), alignof(T), step), &value, sizeof(T));
+    if constexpr (sizeof(T) == 4) notify(to.address, value, Scope::Cta);
+  }
+  template <class T>
+  void poke(Shared<T> to, T value, Step step) {
+    std::memcpy(writable_shared(to.offset, sizeof(T), alignof(T), step), &value, sizeof(T));
+  }
+
+  // What the checker is told.
+  Who who() const {
+    if (lane_ == kAllLanes) return all_warps(agent_.warps);
+    return lane_ == 0 ? kFirstLane : warp_of(lane_ / kWarpLanes);
+  }
+  void note(AccessKind kind, uint64_t address, uint64_t bytes, Step step);
+  void note(AccessKind kind, uint32_t shared, uint64_t bytes, Step step);
+  void note_add(uint64_t address, uint64_t bytes, Order order, Scope scope, Step step);
+  void note_add(uint32_t shared, uint64_t bytes, Order order, Scope scope, Step step);
+  /// Consecutive pieces, touched by the agent's warps in turn.
+  template <class Place>
+  void note_in_turn(Place place, SkippedPayload payload, Step step) {
+    const uint32_t lane = lane_;
+    uint32_t warp = 0;
+    for (uint64_t at = 0; at < payload.bytes; at += payload.bytes_a_warp) {
+      lane_ = warp * kWarpLanes + 1;
+      note(payload.writes ? AccessKind::Write : AccessKind::Read, address_of(place, at),
+           std::min<uint64_t>(payload.bytes_a_warp, payload.bytes - at), step);
+      warp = (warp + 1) % agent_.warps;
+    }
+    lane_ = lane;
+  }
+  template <class Place>
+  void note_rows(AccessKind kind, Place rows, uint32_t valid, Step step) {
+    constexpr auto kRow = static_cast<uint32_t>(sizeof(decltype(pointee(rows))));
+    note_in_turn(rows, {writes(kind), uint64_t{valid} * kRow, kRowsPerWarp * kRow}, step);
+  }
+  template <class T>
+  static uint64_t address_of(Global<T> place, uint64_t bytes) {
+    return place.address + bytes;
+  }
+  template <class T>
+  static uint32_t address_of(Shared<T> place, uint64_t bytes) {
+    return place.offset + static_cast<uint32_t>(bytes);
+  }
+  template <class T>
+  static T pointee(Global<T>);
+  template <class T>
+  static T pointee(Shared<T>);
 
   const uint8_t* readable(uint64_t address, uint64_t bytes, uint64_t alignment, Step step) {
     const uint8_t* data = sim_.global_bytes(agent_, address, bytes, alignment, step, lane_);
@@ -361,7 +450,7 @@ class SimMachine {
     sim_.word_changed(address, value, agent_.time, scope);
   }
   void wait_named(uint32_t bar, uint64_t round, Step step);
-  bool arrive_named(NamedBarrier barrier, uint32_t threads, Step step, uint64_t& round);
+  bool arrive_named(NamedBarrier barrier, uint32_t threads, bool waits, Step step, uint64_t& round);
   void bulk(Copy::Kind kind, uint64_t global, uint32_t shared, uint32_t bytes, Mbarrier bar,
             Step step);
   Copy tile_copy(Copy::Kind kind, Tensor tensor, uint32_t row, uint32_t column, uint32_t rows,
@@ -377,7 +466,8 @@ class SimMachine {
   Simulation& sim_;
   Agent& agent_;
   Cta& cta_;
-  const Stamp stamp_;  ///< of this launch
+  RaceDetector* const checker_;  ///< null: nothing is checked
+  const Stamp stamp_;            ///< of this launch
   uint32_t lane_ = kAllLanes;
   Accumulator* total_ = nullptr;  ///< the tile being worked on
   bool synchronised_ = false;     ///< a lane has released or acquired

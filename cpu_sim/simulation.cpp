@@ -11,6 +11,7 @@
 
 #include "common/check.h"
 #include "common/roles/start.h"
+#include "cpu_sim/race_report.h"
 #include "cpu_sim/sim_machine.h"
 #include "cpu_sim/wait_report.h"
 #include "model/collect.h"
@@ -20,7 +21,6 @@ namespace moetwin {
 namespace {
 
 constexpr size_t kStackBytes = size_t{96} << 10;
-constexpr size_t kMaxFindings = 20;
 constexpr uint32_t kWordBuckets = 64;
 
 uint32_t word_bucket(uint64_t address) {
@@ -182,11 +182,16 @@ void Simulation::start_rank(uint32_t r) {
   if (!ever_laid_out_ || !same_shape(rank.launch)) {
     use_layout_of(rank.launch);
     for (RankState& each : ranks_) lay_out(each);
+    if (options_.check)
+      checker_ = std::make_unique<RaceDetector>(
+          race_topology(plan(), plan_layout(), case_.shape.ranks),
+          [this](const RaceFinding& finding) { report_race(finding); });
     ever_laid_out_ = true;
   }
   rank.running = true;
   rank.num_tokens = next.problem.ranks[r].num_tokens;
   rank.experts.start_launch(next.problem.weights, next.problem.shape, r, next.weight_tiles[r]);
+  if (checker_) checker_->start_launch(r);
   upload_inputs(r);
   rank.agents_left = 0;
   for (uint32_t sm = 0; sm < plan().sms; ++sm) {
@@ -201,6 +206,7 @@ void Simulation::start_rank(uint32_t r) {
     ++rank.agents_left;
     a.finished = false;
     a.started = false;
+    a.uncommitted = 0;
     a.phases_seen.fill(0);
     if (cta(a).held) continue;
     a.started = true;
@@ -239,6 +245,10 @@ void Simulation::agent_done(Agent& a) {
   if (!a.copies.empty() && !a.copies[0].is_load() && !stores_done(a, BulkDone::Written))
     report(FindingClass::Barrier, a, a.copies[0].step,
            "leaves the kernel before its bulk stores are written");
+  if (checker_ && a.uncommitted != 0)
+    report(FindingClass::Barrier, a, Step::None,
+           fmt::format("{} leaves the kernel with {} bulk stores in no committed group",
+                       agent_name(a), a.uncommitted));
   RankState& rank = ranks_[a.rank];
   if (--rank.agents_left != 0) return;
   end_of_launch(a.rank);
@@ -251,6 +261,7 @@ void Simulation::end_of_launch(uint32_t rank) {
   const uint64_t launch = ranks_[rank].launch;
   // The first rank to leave has passed the last rank barrier: everything but y is final everywhere.
   if (results_[launch].tokens.empty()) collect(launch);
+  if (checker_) check_left_over(rank);
   collect_y(rank);
   for (const Finding& finding : check_zero_words(launches_[launch].args.shape, plan(), reader()))
     if (finding.rank == rank && findings_.size() < kMaxFindings) findings_.push_back(finding);
@@ -294,10 +305,14 @@ void Simulation::word_changed(uint64_t address, uint32_t value, uint64_t time, S
       wake(agents_[waiter.agent], time + (scope == Scope::Sys ? costs_.flag_sys : costs_.flag_gpu));
 }
 
-void Simulation::complete_phase(Agent& a, uint32_t bar, Step step) {
+void Simulation::complete_phase(Agent& a, uint32_t bar, Step step, uint64_t time) {
   SimMbarrier& state = cta(a).mbarriers[bar];
   if (state.overrun()) barrier_fault(a, BarrierFault::ExtraBytes, step, mbarrier_name(bar));
-  if (state.complete_phase()) wake_all(a.rank, a.sm, state.waiting, a.time);
+  if (!state.complete_phase()) return;
+  if (checker_) checker_->mbarrier_phase(a.cta, bar);
+  const BarrierFault fault = state.observation();
+  if (fault != BarrierFault::None) barrier_fault(a, fault, step, mbarrier_name(bar));
+  wake_all(a.rank, a.sm, state.waiting, time);
 }
 
 void Simulation::drive() {
@@ -390,6 +405,8 @@ void Simulation::barrier_fault(const Agent& a, BarrierFault fault, Step step,
         return "has a byte count outside +-(2^20 - 1)";
       case BarrierFault::ExtraBytes:
         return "got more bytes than were announced, so its phase can never end";
+      case BarrierFault::Unobserved:
+        return "ends a phase before anybody has waited for the one before it";
       case BarrierFault::Lapped:
         return "is one or more whole phases away from the one waited for";
       case BarrierFault::ThreadCount:

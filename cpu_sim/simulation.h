@@ -19,6 +19,7 @@
 #include "cpu_sim/mutant.h"
 #include "cpu_sim/payload_tags.h"
 #include "cpu_sim/poisoned_bytes.h"
+#include "cpu_sim/race_detector.h"
 #include "cpu_sim/scheduler.h"
 #include "cpu_sim/tile_jobs.h"
 #include "model/case.h"
@@ -26,6 +27,8 @@
 #include "model/run.h"
 
 namespace moetwin {
+
+constexpr size_t kMaxFindings = 20;
 
 /// Thrown through a fiber when going on makes no sense; the findings say why.
 struct StopRun {};
@@ -87,6 +90,7 @@ struct Agent {
   uint64_t time = 0;
   PendingCopies copies;                               ///< issued and not landed
   uint32_t mutant_visits = 0;                         ///< calls that the mutant could have changed
+  uint32_t uncommitted = 0;                           ///< bulk stores since the last commit
   std::array<uint32_t, kMaxMbarriers> phases_seen{};  ///< by mbarrier: waits that ended
 };
 
@@ -143,6 +147,18 @@ class Simulation {
   Landing landing() const { return case_.world.landing; }
   Padding padding() const { return case_.world.padding; }
   const CostTable& costs() const { return costs_; }
+  /// The race checker; null when the run is not checked.
+  RaceDetector* checker() { return checker_.get(); }
+  /// A place of global memory, or of the agent's shared memory, as the checker names it.
+  RaceRange race_range(uint64_t address, uint64_t bytes) const {
+    return {RaceSpace::Global, address_rank(address), address_region(address),
+            address_offset(address), bytes};
+  }
+  RaceRange race_range(const Agent& a, uint32_t shared, uint64_t bytes) const {
+    return {RaceSpace::Shared, a.cta, 0, shared, bytes};
+  }
+  /// Reports a named barrier that is none of the agent's.
+  void check_member(const Agent& a, NamedBarrier barrier, Step step);
   uint32_t id_of(const Agent& a) const { return static_cast<uint32_t>(&a - agents_.data()); }
   Stamp stamp(const Agent& a) const { return launch_stamp(ranks_[a.rank].launch); }
 
@@ -196,7 +212,8 @@ class Simulation {
   void issue(Agent& a, Copy& copy);
   /// Whether all of the agent's committed stores have got as far as `done` says.
   bool stores_done(const Agent& a, BulkDone done) const;
-  void complete_phase(Agent& a, uint32_t bar, Step step);
+  /// Ends the mbarrier's phase if it is complete, at virtual time `time`.
+  void complete_phase(Agent& a, uint32_t bar, Step step, uint64_t time);
   void barrier_fault(const Agent& a, BarrierFault fault, Step step, const std::string& barrier);
 
   void report(FindingClass kind, const Agent& a, Step step, std::string text,
@@ -247,6 +264,9 @@ class Simulation {
   void poison_destination(Agent& a, const Copy& copy);
   void read_tags(Agent& a, const Copy& copy, RowTag* to);
   void write_tags(Agent& a, const Copy& copy, const RowTag* from);
+  void check_issue(Agent& a, Copy& copy);
+  void check_left_over(uint32_t rank);
+  void report_race(const RaceFinding& finding);
   void check_combine(Agent& a, const Copy& copy);
   void prefetch_next();
   void drive();
@@ -269,6 +289,7 @@ class Simulation {
   TileJobs tiles_;
   ProtocolCounts counts_;
   std::vector<Finding> findings_;
+  std::unique_ptr<RaceDetector> checker_;
   std::vector<LayerResult> results_;
   uint64_t laid_out_launch_ = 0;
   const KernelPlan* plan_ = nullptr;         ///< of the laid-out launch

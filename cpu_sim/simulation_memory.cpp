@@ -111,6 +111,8 @@ void Simulation::issue(Agent& a, Copy& copy) {
     check_shared_bounds(a, copy.shared, copy.total(), 16, copy.step, 0);
   else
     shared_bytes(a, copy.shared, copy.total(), 16, copy.step, 0);
+  if (!copy.is_load()) ++a.uncommitted;
+  if (checker_) check_issue(a, copy);
   poison_destination(a, copy);
   if (case_.world.landing == Landing::Early) return land(a, copy, nullptr);
   const uint32_t landing_agent = static_cast<uint32_t>(agents_.size()) + id_of(a);
@@ -156,12 +158,10 @@ void Simulation::land(Agent& a, const Copy& copy, const CopiedData* read) {
     a.time = std::max(a.time, copy.time);
     return;
   }
-  SimMbarrier& state = cta(a).mbarriers[copy.bar];
-  const BarrierFault fault = state.transact(-int64_t{copy.total()});
+  if (checker_) checker_->landed(copy.operation);
+  const BarrierFault fault = cta(a).mbarriers[copy.bar].transact(-int64_t{copy.total()});
   if (fault != BarrierFault::None) barrier_fault(a, fault, copy.step, mbarrier_name(copy.bar));
-  if (state.overrun())
-    barrier_fault(a, BarrierFault::ExtraBytes, copy.step, mbarrier_name(copy.bar));
-  if (state.complete_phase()) wake_all(a.rank, a.sm, state.waiting, copy.time);
+  complete_phase(a, copy.bar, copy.step, copy.time);
 }
 
 bool Simulation::stores_done(const Agent& a, BulkDone done) const {
@@ -265,24 +265,25 @@ void Simulation::lay_out(RankState& rank) {
 void Simulation::upload_inputs(uint32_t r) {
   RankState& rank = ranks_[r];
   const RankInput& input = launches_[rank.launch].problem.ranks[r];
-  const auto upload = [&](Region region, const auto& values) {
+  const auto upload = [&](Region region, const auto& values, bool payload) {
     const uint64_t bytes = values.size() * sizeof(values[0]);
     if (bytes == 0) return;
+    if (checker_)
+      checker_->access({checker_->topology().host_of(r), AccessKind::Write, kFirstLane, Step::None},
+                       race_range(pack_address(r, static_cast<uint32_t>(region), 0), bytes));
+    if (payload && !math()) return;
     const uint64_t place = plan_layout().offset(region);
     MOETWIN_CHECK(bytes <= plan_layout().size(region));
     std::memcpy(rank.memory.data(place, bytes), values.data(), bytes);
     rank.memory.set_stamps(place, bytes, launch_stamp(rank.launch));
   };
-  upload(Region::TopkIdx, input.topk_idx);
-  upload(Region::TopkWeights, input.topk_weights);
+  upload(Region::TopkIdx, input.topk_idx, false);
+  upload(Region::TopkWeights, input.topk_weights, false);
+  upload(Region::Tokens, input.x_codes, true);
+  upload(Region::TokenScales, input.x_scales, true);
   // Tags name their launch, so older ones need not go.
-  if (!math()) {
-    if (input.topk_idx.size() > rank.tags.combine.size())
-      rank.tags.combine.resize(input.topk_idx.size());
-    return;
-  }
-  upload(Region::Tokens, input.x_codes);
-  upload(Region::TokenScales, input.x_scales);
+  if (!math() && input.topk_idx.size() > rank.tags.combine.size())
+    rank.tags.combine.resize(input.topk_idx.size());
 }
 
 RegionReader Simulation::reader() {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <string>
 
+#include "cpu_sim/barrier_members.h"
 #include "cpu_sim/simulation.h"
 
 namespace moetwin {
@@ -205,25 +206,11 @@ class Explainer {
                            bar.arrived_threads, bar.threads);
     b.partial = true;
     b.provided_by = "Missing";
-    add_missing(a, named_members(static_cast<NamedBarrier>(a.wait.bar)) & ~bar.arrived, b);
-  }
-
-  AgentMask named_members(NamedBarrier barrier) const {
-    const AgentMask dispatch = (1u << kDispatchWarps) - 1;
-    const AgentMask math = ((1u << sim_.plan().math_warpgroups) - 1) << kWarpgroupWarps;
-    switch (barrier) {
-      case NamedBarrier::Everyone:
-        return dispatch | 3u << kDispatchWarps | math;
-      case NamedBarrier::Dispatch:
-        return dispatch;
-      case NamedBarrier::MathDone:
-      case NamedBarrier::CombineReady:
-        return dispatch | math;
-      case NamedBarrier::MathWarpgroup0:
-        return 1u << kWarpgroupWarps;
-      default:
-        return 2u << kWarpgroupWarps;
-    }
+    add_missing(
+        a,
+        named_barrier_members(static_cast<NamedBarrier>(a.wait.bar), sim_.plan().math_warpgroups) &
+            ~bar.arrived,
+        b);
   }
 
   void add_missing(const Agent& a, AgentMask members, Blocked& b) {

@@ -19,6 +19,9 @@ constexpr uint32_t kVectorColumns = 8;  ///< BF16 columns of one 16-byte access
 constexpr uint32_t kVectorsPerLane = kCombineColumns / kVectorColumns / kWarpgroupThreads;
 static_assert(kVectorsPerLane * kVectorColumns * kWarpgroupThreads == kCombineColumns);
 
+/// Neighbouring bytes of a chunk that one warp sums.
+constexpr uint32_t kCombineBytesPerWarp = kWarpLanes * kVectorColumns * 2;
+
 /// A lane's part of a chunk's sum.
 struct CombineSum {
   float columns[kVectorsPerLane][kVectorColumns];
@@ -84,6 +87,8 @@ MOETWIN_ROLE void combine_chunk(M& m, const KernelArgs& args, CombineStages<M>& 
                              static_cast<uint16_t>(row.pairs[c / 2] >> (c % 2 == 0 ? 0 : 16)));
         });
       });
+    else
+      skipped_payload(m, buffer, {false, columns * 2, kCombineBytesPerWarp}, Step::CombineSum);
     m.fence_proxy_async(FenceSpace::Shared, Step::CombineFence);
     m.sync(Step::CombineTogether);
     stages.state.advance(kCombineStages);
@@ -106,6 +111,8 @@ MOETWIN_ROLE void combine_chunk(M& m, const KernelArgs& args, CombineStages<M>& 
         m.store(y + vector, out, Step::CombineWriteY);
       });
     });
+  else
+    skipped_payload(m, y, {true, columns * 2, kCombineBytesPerWarp}, Step::CombineWriteY);
 }
 
 template <Machine M>

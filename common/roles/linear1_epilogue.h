@@ -64,6 +64,10 @@ MOETWIN_ROLE void linear1_epilogue(M& m, const KernelArgs& args, const TaskEntry
   m.for_rows(total, staging, [&](const auto& row) {
     scales[row.place()] = quantise_row(m, row, args.clamp, metadata[row.place()].weight, staging);
   });
+  if (!m.math())
+    skipped_payload(m, staging,
+                    {true, mine.valid * kLinear1ScaleGroup, kRowsPerWarp * kLinear1ScaleGroup},
+                    Step::Linear1Epilogue);
   m.store_rows(m.template region<float>(Region::Linear1Scales) +
                    linear1_scale_index(ring.index, groups, task.n, plan.block_m, mine.first),
                scales, mine.valid, Step::Linear1StoreScales);

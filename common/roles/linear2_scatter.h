@@ -34,6 +34,10 @@ MOETWIN_ROLE void linear2_scatter(M& m, const KernelArgs& args, const TaskEntry&
                 bf16x2, Step::Linear2Epilogue);
       }
     });
+    if (!m.math())
+      skipped_payload(m, staging,
+                      {true, mine.valid * kScatterRowBytes, kRowsPerWarp * kScatterRowBytes},
+                      Step::Linear2Epilogue);
     m.sync(Step::Linear2Together);
     const uint32_t column = task.n * kBlockN + slice * kScatterColumns;
     m.copy_rows(

@@ -1,0 +1,275 @@
+// Accesses: which records of the shadow they conflict with, and whether clocks order the two.
+#include "cpu_sim/race_detector.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+#include "cpu_sim/race_explain.h"
+#include "cpu_sim/race_places.h"
+
+namespace moetwin {
+namespace {
+
+constexpr uint32_t kMaxEpoch = 0x7FFFFFFF;  // clocks compare signed
+
+/// Place of an order in an agent's part of a clock's row.
+uint32_t order_place(Who who) { return who.warps() == 1 ? kOrderWarp : kOrderAgent; }
+
+uint32_t fence_place(Who who, RaceSpace space) {
+  const uint32_t first = kFences + kFencePlaces * static_cast<uint32_t>(space);
+  if (who.first_lane()) return first + kFenceLane;
+  return first + (who.warps() == 1 ? kFenceWarp : kFenceAgent);
+}
+
+}  // namespace
+
+bool scope_includes(const RaceTopology& t, Scope scope, uint32_t agent, uint32_t other) {
+  if (scope == Scope::Sys) return true;
+  if (scope == Scope::Gpu) return t.rank_of(agent) == t.rank_of(other);
+  return t.cta_of(agent) == t.cta_of(other);
+}
+
+RaceDetector::RaceDetector(RaceTopology topology, Sink sink)
+    : topology_(std::move(topology)),
+      sink_(std::move(sink)),
+      space_(topology_.num_ctas() + topology_.ranks,
+             kAgentPlaces * topology_.agents_per_cta() + topology_.mbarriers) {
+  const uint32_t ctas = topology_.num_ctas();
+  for (uint32_t i = 0; i < topology_.num_agents() + topology_.ranks; ++i)
+    agents_.emplace_back(space_);
+  for (uint32_t i = 0; i < ctas * topology_.mbarriers; ++i) barriers_.emplace_back(space_);
+  for (uint32_t i = 0; i < ctas * topology_.named_barriers; ++i) named_.emplace_back(space_);
+  operations_.emplace_back();
+  const auto areas = [](const std::vector<RacePiece>& pieces) {
+    std::vector<ShadowArea> made;
+    for (const RacePiece& piece : pieces) made.emplace_back(piece.bytes, piece.unit);
+    return made;
+  };
+  for (uint32_t cta = 0; cta < ctas; ++cta) shared_.push_back(areas(topology_.shared));
+  for (uint32_t rank = 0; rank < topology_.ranks; ++rank)
+    regions_.push_back(areas(topology_.regions));
+}
+
+uint32_t RaceDetector::place_of(uint32_t agent) const {
+  return topology_.is_host(agent) ? 0 : agent % topology_.agents_per_cta() * kAgentPlaces;
+}
+
+ShadowArea& RaceDetector::area(const RaceRange& range, uint64_t& offset) {
+  offset = range.offset;
+  if (range.space == RaceSpace::Global) return regions_[range.owner][range.region];
+  const auto& pieces = topology_.shared;
+  const auto after =
+      std::upper_bound(pieces.begin(), pieces.end(), range.offset,
+                       [](uint64_t byte, const RacePiece& piece) { return byte < piece.begin; });
+  MOETWIN_CHECK(after != pieces.begin());
+  const auto piece = static_cast<size_t>(after - pieces.begin() - 1);
+  offset -= pieces[piece].begin;
+  return shared_[range.owner][piece];
+}
+
+void RaceDetector::touch(const RaceSite& site, uint32_t epoch, const RaceRange& range) {
+  uint64_t offset = 0;
+  ShadowArea& shadow = area(range, offset);
+  for (uint32_t row = 0; row < range.rows; ++row)
+    shadow.for_each(offset + row * range.pitch, range.row_bytes,
+                    [&](Granule& granule, uint64_t mask, uint64_t begin) {
+                      RaceRange place = range;
+                      place.offset = range.offset - offset + begin;
+                      touch_granule(granule, mask, site, epoch, place, shadow.unit());
+                    });
+}
+
+void RaceDetector::touch_granule(Granule& granule, uint64_t mask, const RaceSite& site,
+                                 uint32_t epoch, const RaceRange& place, uint32_t unit) {
+  Record* same = nullptr;
+  std::vector<Record>& records = granule.records;
+  for (size_t i = 0; i < records.size();) {
+    Record& record = records[i];
+    const bool from_same = record.agent == site.agent && record.kind == site.kind &&
+                           record.who == site.who && record.scope == site.scope;
+    const uint64_t common = record.mask & mask;
+    // No write has come between, or it would have replaced the earlier read.
+    if (from_same && common == mask && record.epoch == epoch && site.kind == AccessKind::Read)
+      return;
+    if (common != 0) {
+      if (conflicts(record, site)) {
+        const Relation relation = relation_of(record, site, place.space);
+        if (relation != Relation::Ordered) {
+          RaceRange overlap = place;
+          overlap.offset += static_cast<uint64_t>(std::countr_zero(common)) * unit;
+          found(relation, record, site, overlap);
+        }
+      }
+      // Whoever is ordered behind the new access is ordered behind what it replaces. Adds stand
+      // beside each other; so do loads on different mbarriers.
+      const bool newer = from_same && (!is_load(site.kind) || operations_[record.epoch].barrier ==
+                                                                  operations_[epoch].barrier);
+      const bool over = writes(site.kind) && !(is_atomic(site.kind) && is_atomic(record.kind));
+      chain_ended_ |= over && record.kind == AccessKind::AtomicAdd;
+      if (newer || over) record.mask &= ~mask;
+    }
+    if (record.mask == 0) {
+      record = records.back();
+      records.pop_back();
+      continue;
+    }
+    if (from_same && record.epoch == epoch && record.step == site.step) same = &record;
+    ++i;
+  }
+  if (same != nullptr)
+    same->mask |= mask;
+  else
+    records.push_back({mask, epoch, site.agent, site.kind, site.who, site.step, site.scope});
+}
+
+bool RaceDetector::conflicts(const Record& first, const RaceSite& second) const {
+  if (!writes(first.kind) && !writes(second.kind)) return false;
+  if (!is_atomic(first.kind) || !is_atomic(second.kind)) return true;
+  return !scope_includes(topology_, first.scope, first.agent, second.agent) ||
+         !scope_includes(topology_, second.scope, second.agent, first.agent);
+}
+
+RaceDetector::Relation RaceDetector::relation_of(const Record& first, const RaceSite& second,
+                                                 RaceSpace space) const {
+  uint32_t epoch = first.epoch;
+  if (is_async(first.kind)) {
+    const Operation& operation = operations_[first.epoch];
+    if (operation.done == 0) return Relation::Unordered;
+    if (is_load(first.kind)) {
+      const uint32_t place =
+          kAgentPlaces * topology_.agents_per_cta() + operation.barrier % topology_.mbarriers;
+      const uint32_t seen = agents_[second.agent].known.at(topology_.cta_of(first.agent), place);
+      return seen >= operation.done ? Relation::Ordered : Relation::Unordered;
+    }
+    epoch = operation.done;
+  }
+  if (!knows(second, first.agent, first.who, epoch)) return Relation::Unordered;
+  const bool crosses = is_async(second.kind) && !is_async(first.kind);
+  if (!crosses || knows_fence(second, first.agent, first.who, epoch, space))
+    return Relation::Ordered;
+  return Relation::Unfenced;
+}
+
+bool RaceDetector::knows(const RaceSite& site, uint32_t agent, Who whose, uint32_t epoch) const {
+  const AgentState& state = agents_[site.agent];
+  if (site.agent == agent) {
+    if (whose.warps() == site.who.warps() && std::has_single_bit(whose.warps())) return true;
+    return epoch <= state.together ||
+           epoch <= state.known.at(topology_.cta_of(agent), place_of(agent) + kOrderAgent);
+  }
+  return epoch <= state.known.at(topology_.cta_of(agent), place_of(agent) + order_place(whose));
+}
+
+bool RaceDetector::knows_fence(const RaceSite& site, uint32_t agent, Who whose, uint32_t epoch,
+                               RaceSpace space) const {
+  const AgentState& state = agents_[site.agent];
+  if (site.agent == agent) {
+    const Fences& fences = state.fences[static_cast<size_t>(space)];
+    const uint32_t fenced = whose.first_lane()   ? fences.first_lane
+                            : whose.warps() == 1 ? fences.warp
+                                                 : fences.agent;
+    if (epoch <= fenced) return true;
+  }
+  return epoch <=
+         state.known.at(topology_.cta_of(agent), place_of(agent) + fence_place(whose, space));
+}
+
+void RaceDetector::found(Relation relation, const Record& first, const RaceSite& second,
+                         const RaceRange& place) {
+  const uint64_t key = static_cast<uint64_t>(relation) << 32 |
+                       static_cast<uint64_t>(first.kind) << 24 |
+                       static_cast<uint64_t>(second.kind) << 16 |
+                       static_cast<uint64_t>(first.step) << 8 | static_cast<uint64_t>(second.step);
+  if (!found_.insert(key).second) return;
+  RaceFinding finding;
+  finding.first = {first.agent, first.kind, first.who, first.step, first.scope};
+  finding.second = second;
+  finding.place = place;
+  finding.pending = is_async(first.kind) && operations_[first.epoch].done == 0;
+  const RaceExplainer explainer(*this, first, second, place.space);
+  if (relation == Relation::Unfenced)
+    finding.kind = FindingClass::Proxy;
+  else if (conflicts_only_by_scope(first, second) || explainer.ordered_by_wider_scopes())
+    finding.kind = FindingClass::Scope;
+  finding.remedy = explainer.remedy(relation == Relation::Unfenced);
+  sink_(finding);
+}
+
+bool RaceDetector::conflicts_only_by_scope(const Record& first, const RaceSite& second) const {
+  return is_atomic(first.kind) && is_atomic(second.kind);
+}
+
+uint32_t RaceDetector::new_operation(uint32_t agent, uint32_t barrier) {
+  operations_.push_back({0, barrier, agents_[agent].epoch});
+  return static_cast<uint32_t>(operations_.size() - 1);
+}
+
+uint32_t RaceDetector::load(uint32_t agent, Step step, const RaceRange* from, const RaceRange& to,
+                            uint32_t barrier) {
+  const uint32_t operation =
+      new_operation(agent, topology_.cta_of(agent) * topology_.mbarriers + barrier);
+  check_initialised({agent, AccessKind::LoadRead, kFirstLane, step}, barrier);
+  if (from != nullptr) touch({agent, AccessKind::LoadRead, kFirstLane, step}, operation, *from);
+  touch({agent, AccessKind::LoadWrite, kFirstLane, step}, operation, to);
+  return operation;
+}
+
+void RaceDetector::check_initialised(const RaceSite& site, uint32_t barrier) {
+  const RaceRange bytes = mbarrier_bytes(site.agent, barrier);
+  uint64_t offset = 0;
+  ShadowArea& shadow = area(bytes, offset);
+  shadow.for_each(offset, bytes.row_bytes, [&](Granule& granule, uint64_t mask, uint64_t) {
+    for (const Record& record : granule.records) {
+      if ((record.mask & mask) == 0 || record.kind != AccessKind::Write) continue;
+      const Relation relation = relation_of(record, site, RaceSpace::Shared);
+      if (relation != Relation::Ordered) return found(relation, record, site, bytes);
+    }
+  });
+}
+
+void RaceDetector::landed(uint32_t operation) {
+  Operation& load = operations_[operation];
+  load.done = barriers_[load.barrier].phases + 1;
+}
+
+void RaceDetector::store(uint32_t agent, Step step, const RaceRange& from, const RaceRange& to) {
+  const uint32_t operation = new_operation(agent, 0);
+  new_operation(agent, 0);
+  touch({agent, AccessKind::StoreRead, kFirstLane, step}, operation, from);
+  touch({agent, AccessKind::StoreWrite, kFirstLane, step}, operation + 1, to);
+  agents_[agent].stores.push_back({operation, false});
+}
+
+void RaceDetector::commit(uint32_t agent) {
+  for (OpenStore& store : agents_[agent].stores) store.committed = true;
+}
+
+void RaceDetector::stores_waited(uint32_t agent, BulkDone done) {
+  AgentState& state = agents_[agent];
+  for (const OpenStore& store : state.stores) {
+    if (!store.committed) continue;
+    if (operations_[store.operation].done == 0) operations_[store.operation].done = state.epoch;
+    if (done == BulkDone::Written) operations_[store.operation + 1].done = state.epoch;
+  }
+  if (done == BulkDone::Written)
+    std::erase_if(state.stores, [](const OpenStore& store) { return store.committed; });
+}
+
+uint32_t RaceDetector::mma(uint32_t agent, Step step, const RaceRange& a, const RaceRange& b) {
+  const uint32_t operation = new_operation(agent, 0);
+  const Who who = all_warps(topology_.warps[agent % topology_.agents_per_cta()]);
+  touch({agent, AccessKind::MmaRead, who, step}, operation, a);
+  touch({agent, AccessKind::MmaRead, who, step}, operation, b);
+  return operation;
+}
+
+void RaceDetector::retired(uint32_t operation, uint32_t agent) {
+  operations_[operation].done = agents_[agent].epoch;
+}
+
+void RaceDetector::next_epoch(AgentState& state) {
+  MOETWIN_CHECK(state.epoch < kMaxEpoch);
+  ++state.epoch;
+}
+
+}  // namespace moetwin

@@ -1,0 +1,258 @@
+// The race checker: decides by vector clocks whether conflicting accesses of simulated threads and
+// asynchronous operations are ordered, over which scopes, and with the proxy fences they need. The
+// simulated machine tells it what happens; docs/checker.md has the rules. It owns no memory, wakes
+// nobody and knows no role: agents, barriers and regions are numbers, steps come from the caller.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "cpu_sim/race_clocks.h"
+#include "cpu_sim/race_log.h"
+#include "cpu_sim/race_shadow.h"
+#include "model/run.h"
+
+namespace moetwin {
+
+/// A piece of shared memory or of a rank's global memory, whose accesses begin and end on `unit`
+/// bytes (others are widened to them).
+struct RacePiece {
+  uint64_t begin;
+  uint64_t bytes;
+  uint32_t unit;
+};
+
+/// What exists. CTAs are numbered rank by rank, agents CTA by CTA; behind them comes one more agent
+/// a rank, the host, which writes a launch's inputs.
+struct RaceTopology {
+  uint32_t ranks = 1;
+  uint32_t sms = 1;                ///< CTAs of a rank
+  std::vector<uint32_t> warps;     ///< of each agent of a CTA
+  uint32_t mbarriers = 0;          ///< of a CTA
+  uint32_t mbarrier_offset = 0;    ///< of the first in shared memory, 8 bytes each
+  uint32_t named_barriers = 0;     ///< of a CTA
+  std::vector<RacePiece> shared;   ///< ascending
+  std::vector<RacePiece> regions;  ///< of a rank; begin is not used
+
+  uint32_t num_ctas() const { return ranks * sms; }
+  uint32_t agents_per_cta() const { return static_cast<uint32_t>(warps.size()); }
+  uint32_t num_agents() const { return num_ctas() * agents_per_cta(); }
+  uint32_t host_of(uint32_t rank) const { return num_agents() + rank; }
+  bool is_host(uint32_t agent) const { return agent >= num_agents(); }
+  uint32_t rank_of(uint32_t agent) const {
+    return is_host(agent) ? agent - num_agents() : agent / agents_per_cta() / sms;
+  }
+  /// The agent's CTA; a host counts as one of its own.
+  uint32_t cta_of(uint32_t agent) const {
+    return is_host(agent) ? num_ctas() + agent - num_agents() : agent / agents_per_cta();
+  }
+};
+
+/// Whether what an agent does at `scope` is meant for the other one too.
+bool scope_includes(const RaceTopology& topology, Scope scope, uint32_t agent, uint32_t other);
+
+enum class RaceSpace : uint8_t { Shared, Global };
+
+/// Rows of bytes: of a CTA's shared memory, or of a region of a rank.
+struct RaceRange {
+  RaceSpace space = RaceSpace::Shared;
+  uint32_t owner = 0;  ///< CTA or rank
+  uint32_t region = 0;
+  uint64_t offset = 0;
+  uint64_t row_bytes = 0;
+  uint32_t rows = 1;
+  uint64_t pitch = 0;
+};
+
+/// One side of a finding.
+struct RaceSite {
+  uint32_t agent = 0;
+  AccessKind kind = AccessKind::Read;
+  Who who;
+  Step step = Step::None;
+  Scope scope = Scope::Sys;  ///< of an atomic access
+};
+
+/// What, tried on the run's own synchronisation, would have ordered the two accesses.
+struct Remedy {
+  enum class Kind : uint8_t {
+    None,            ///< no single change tried does
+    WiderScope,      ///< scope sys at `step`
+    Stronger,        ///< release or acquire at `step`
+    EveryLane,       ///< the fence at `step` by every lane
+    FenceEarlier,    ///< the fence at `step` before `other`
+    FenceBefore,     ///< a fence before `step`
+    Together,        ///< the first side's warps meeting before `step`
+    AccessEarlier,   ///< the first access before `step`
+    FirstWaits,      ///< the first side waiting for its asynchronous operation before `step`
+    SecondWaits,     ///< the second side waiting for its CTA's mbarrier `object`, at which the
+                     ///< arrival, if any, was `step`
+    SecondAcquires,  ///< the second side acquiring the word released at `step`
+  };
+  Kind kind = Kind::None;
+  Step step = Step::None;
+  Step other = Step::None;
+  uint32_t object = 0;
+};
+
+struct RaceFinding {
+  FindingClass kind = FindingClass::Race;  ///< Race, Scope or Proxy
+  RaceSite first;                          ///< came first in this run
+  RaceSite second;
+  RaceRange place;       ///< the bytes in common within one granule, from the first of them
+  bool pending = false;  ///< the first is asynchronous and nobody has waited for its end
+  Remedy remedy;
+};
+
+class RaceDetector {
+ public:
+  using Sink = std::function<void(const RaceFinding&)>;
+
+  RaceDetector(RaceTopology topology, Sink sink);
+
+  const RaceTopology& topology() const { return topology_; }
+
+  // Accesses by threads of an agent.
+
+  void access(const RaceSite& site, const RaceRange& range) {
+    touch(site, agents_[site.agent].epoch, range);
+  }
+  /// An atomic add on the word at `range`. Releases unless `order` is relaxed; acquires if it says
+  /// so. Adds on a word are one chain: whoever reads the last acquires the releases of all.
+  void atomic_add(uint32_t agent, Who who, Order order, Scope scope, Step step,
+                  const RaceRange& range);
+  /// The agent has read what it waited for.
+  void word_wait(uint32_t agent, Who who, Order order, Scope scope, Step step,
+                 const RaceRange& range);
+  /// A plain store; on a word it ends the chain of adds.
+  void plain_store(const RaceSite& site, const RaceRange& range);
+
+  // Threads of one agent.
+
+  void fence(uint32_t agent, FenceSpace space, bool first_lane_only, Step step);
+  void warps_together(uint32_t agent);
+  void agent_together(uint32_t agent, Step step);
+
+  // Barriers of the agent's CTA.
+
+  void named_arrive(uint32_t agent, uint32_t barrier, Step step);
+  /// The round ends; `leaving` are the CTA's agents that waited for it, as bits.
+  void named_complete(uint32_t cta, uint32_t barrier, uint32_t leaving, Step step);
+  void mbarrier_init(uint32_t agent, uint32_t barrier, Step step);
+  void mbarrier_arrive(uint32_t agent, uint32_t barrier, bool each_warp, Step step);
+  void mbarrier_phase(uint32_t cta, uint32_t barrier);
+  void mbarrier_seen(uint32_t agent, uint32_t barrier, Step step);
+
+  // Asynchronous operations. The number returned names the operation.
+
+  uint32_t load(uint32_t agent, Step step, const RaceRange* from, const RaceRange& to,
+                uint32_t barrier);
+  void landed(uint32_t operation);
+  void store(uint32_t agent, Step step, const RaceRange& from, const RaceRange& to);
+  void commit(uint32_t agent);
+  /// The agent's first lane has waited for its committed stores.
+  void stores_waited(uint32_t agent, BulkDone done);
+  uint32_t mma(uint32_t agent, Step step, const RaceRange& a, const RaceRange& b);
+  void retired(uint32_t operation, uint32_t agent);
+
+  // Launches.
+
+  /// Everything the rank did is ordered before what its agents do from now on.
+  void start_launch(uint32_t rank);
+
+ private:
+  friend class RaceExplainer;
+
+  /// Epochs of an agent's fences: of its first lane, of all lanes as they did it, and how much of
+  /// that the first lane knows by having met its warp and the agent's other warps.
+  struct Fences {
+    uint32_t first_lane = 0;
+    uint32_t all_lanes = 0;
+    uint32_t warp = 0;
+    uint32_t agent = 0;
+  };
+  struct OpenStore {
+    uint32_t operation;
+    bool committed;
+  };
+  struct AgentState {
+    explicit AgentState(ClockSpace& space) : known(space) {}
+    VectorClock known;  ///< of others
+    uint32_t epoch = 1;
+    uint32_t together = 0;  ///< the epoch when its warps last met
+    Fences fences[2];       ///< by RaceSpace
+    std::vector<OpenStore> stores;
+  };
+  struct Operation {
+    uint32_t done = 0;     ///< the agent's epoch, or for a load the mbarrier's phases; 0: pending
+    uint32_t barrier = 0;  ///< of all CTAs
+    uint32_t issued = 0;   ///< the agent's epoch
+  };
+  struct Barrier {
+    explicit Barrier(ClockSpace& space) : pending(space), complete(space) {}
+    VectorClock pending;   ///< what the arrivals of the current phase know
+    VectorClock complete;  ///< what those of the last one knew
+    uint32_t phases = 0;   ///< since the first launch
+  };
+  struct Release {
+    Scope scope;
+    uint32_t agent;  ///< one that released at this scope
+    bool one_cta;
+    VectorClock clock;
+  };
+  struct Word {
+    std::vector<Release> releases;
+  };
+  enum class Relation : uint8_t { Ordered, Unfenced, Unordered };
+
+  uint32_t place_of(uint32_t agent) const;
+  static void next_epoch(AgentState& state);
+  uint32_t new_operation(uint32_t agent, uint32_t barrier);
+  ShadowArea& area(const RaceRange& range, uint64_t& offset);
+  void touch(const RaceSite& site, uint32_t epoch, const RaceRange& range);
+  RaceRange mbarrier_bytes(uint32_t agent, uint32_t barrier) const {
+    return {RaceSpace::Shared, topology_.cta_of(agent), 0,
+            topology_.mbarrier_offset + uint64_t{8} * barrier, 8};
+  }
+  /// The copy engine will count on a barrier: its init must be known, fence included.
+  void check_initialised(const RaceSite& site, uint32_t barrier);
+  void touch_granule(Granule& granule, uint64_t mask, const RaceSite& site, uint32_t epoch,
+                     const RaceRange& place, uint32_t unit);
+  bool conflicts(const Record& first, const RaceSite& second) const;
+  bool conflicts_only_by_scope(const Record& first, const RaceSite& second) const;
+  Relation relation_of(const Record& first, const RaceSite& second, RaceSpace space) const;
+  bool knows(const RaceSite& site, uint32_t agent, Who whose, uint32_t epoch) const;
+  bool knows_fence(const RaceSite& site, uint32_t agent, Who whose, uint32_t epoch,
+                   RaceSpace space) const;
+  void found(Relation relation, const Record& first, const RaceSite& second,
+             const RaceRange& place);
+  /// What the agent's release, or the arrival of each of its warps, makes known.
+  void publish(VectorClock& to, uint32_t agent, bool each_warp);
+  Word& word_of(const RaceRange& range, uint32_t& number);
+  void acquire(uint32_t agent, const Word& word, Scope scope);
+  void log(SyncKind kind, uint32_t agent, uint32_t object, Step step, Scope scope = Scope::Cta,
+           uint8_t detail = 0);
+  Barrier& barrier(uint32_t cta, uint32_t number) {
+    return barriers_[size_t{cta} * topology_.mbarriers + number];
+  }
+
+  RaceTopology topology_;
+  Sink sink_;
+  ClockSpace space_;
+  std::vector<AgentState> agents_;
+  std::vector<Barrier> barriers_;   ///< [cta][mbarrier]
+  std::vector<VectorClock> named_;  ///< [cta][named barrier]: what this round's arrivals know
+  std::vector<Operation> operations_;
+  std::unordered_map<uint64_t, uint32_t> word_numbers_;
+  std::vector<Word> words_;
+  std::vector<std::vector<ShadowArea>> shared_;   ///< [cta][piece]
+  std::vector<std::vector<ShadowArea>> regions_;  ///< [rank][region]
+  SyncLog log_;
+  std::set<uint64_t> found_;  ///< kinds and steps of findings, each told once
+  bool chain_ended_ = false;  ///< the last plain store hit a word that was added to
+};
+
+}  // namespace moetwin
