@@ -9,6 +9,7 @@
 
 #include "common/check.h"
 #include "cpu_sim/schedule.h"
+#include "model/checked_plan.h"
 #include "model/memory_estimate.h"
 
 namespace moetwin {
@@ -62,11 +63,7 @@ void check_schedule(const std::string& text, uint32_t ranks) {
 }  // namespace
 
 KernelPlan plan_of(const Case& c, const LaunchSpec& launch, bool unsafe_ring, bool taps) {
-  const PlanResult made = make_plan(launch.shape, c.kernel, unsafe_ring, taps);
-  if (made.error)
-    throw InputError(
-        fmt::format("{}: {} is not {}", made.error.field, made.error.value, made.error.limit));
-  return made.plan;
+  return checked_plan(launch.shape, c.kernel, unsafe_ring, taps);
 }
 
 uint64_t run_bytes(const Case& c, bool simulated, bool references) {

@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "app/verbs.h"
 #include "common/check.h"
 #include "model/case.h"
+#include "model/output_file.h"
 #include "model/presets.h"
 
 namespace moetwin {
@@ -35,12 +35,6 @@ struct Options {
   std::string out;
 };
 
-void write_text(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  if (!file.flush()) throw InputError(fmt::format("--out: '{}' cannot be written", path));
-}
-
 int make_case(const Options& o) {
   std::string directory;
   if (!o.out.empty()) {
@@ -54,7 +48,7 @@ int make_case(const Options& o) {
     std::fputs(text.c_str(), stdout);
     return kExitFine;
   }
-  write_text(o.out, text);
+  write_file(o.out, text, "--out");
   std::fputs((case_lines(c, false) + "written    " + o.out + "\ntry        " +
               CommandText("run").word(o.out).flag("--reference", true).text() + "\n")
                  .c_str(),

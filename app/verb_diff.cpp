@@ -198,6 +198,8 @@ int diff(const Options& o) {
   check_card_ranks(cards, c);
   check_side("--left", o.left, o, c, memory_limit);
   check_side("--right", o.right, o, c, memory_limit);
+  if (o.check && o.left != "sim" && o.right != "sim")
+    throw InputError("--check: neither side is sim, which alone has a checker");
 
   Side left;
   Side right;

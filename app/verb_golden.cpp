@@ -64,7 +64,12 @@ std::vector<NamedCase> cases_to_record(const Options& o) {
   std::vector<NamedCase> cases;
   if (o.cases.empty()) {
     if (!o.seed.empty()) throw InputError("--seed: is for --cases N, and case files are given");
-    for (const std::string& path : o.paths) cases.push_back({path, load_case(path)});
+    for (const std::string& path : o.paths) {
+      std::error_code unlike;
+      if (std::filesystem::equivalent(path, o.file, unlike))
+        throw InputError(fmt::format("FILE: '{}' would replace a case that it records", o.file));
+      cases.push_back({path, load_case(path)});
+    }
     return cases;
   }
   const uint64_t count = read_integer_option("--cases", o.cases, 1, kMaxCases);

@@ -133,9 +133,10 @@ VerbAction add_run(VerbOptions& options) {
   options.text("--gpus", o->gpus,
                "with gpu: this many cards, one rank and process each (one card for all ranks)");
   options.text("--threads", o->threads, "threads for pure work (all cores); never changes a bit");
-  options.text("--schedule", o->schedule,
-               "in place of the case's own: fifo, random:SEED, timed, slow:ROLE@RANK, "
-               "replay:STRING or replay:@FILE");
+  options.text(
+      "--schedule", o->schedule,
+      "in place of the case's own: fifo, random:SEED, pct:SEED:DEPTH, timed, slow:ROLE@RANK, "
+      "replay:STRING or replay:@FILE");
   options.flag("--check", o->check, "reads of words that an earlier launch wrote are findings too");
   options.flag("--no-math", o->no_math, "the protocol with payload tags in place of arithmetic");
   options.text("--k-loop", o->k_loop,

@@ -9,6 +9,7 @@
 
 #include "common/check.h"
 #include "common/shape.h"
+#include "model/output_file.h"
 
 namespace moetwin {
 
@@ -143,7 +144,8 @@ std::string read_replay_file(const std::string& file, const std::string& directo
   namespace fs = std::filesystem;
   const fs::path path = directory.empty() ? fs::path(file) : fs::path(directory) / file;
   std::error_code error;
-  if (!fs::is_regular_file(path, error)) refuse("replay:@" + file, "no such file");
+  if (!fs::exists(path, error)) refuse("replay:@" + file, "no such file");
+  if (!fs::is_regular_file(path, error)) refuse("replay:@" + file, "is not a regular file");
   const uintmax_t bytes = fs::file_size(path, error);
   if (!error && bytes > kMaxScheduleFileBytes)
     refuse("replay:@" + file, "the file holds " + std::to_string(bytes) + " bytes, the limit is " +
@@ -220,9 +222,7 @@ std::string save_schedule(const Schedule& schedule, const std::string& path) {
   if (text.size() > kMaxScheduleFileBytes)
     throw InputError("schedule: a replay of " + std::to_string(text.size()) +
                      " bytes is above the limit of " + std::to_string(kMaxScheduleFileBytes));
-  std::ofstream stream(path, std::ios::binary);
-  stream << text << '\n';
-  if (!stream.flush()) throw InputError("schedule: cannot write " + one_line(path));
+  write_file(path, text + '\n', "schedule");
   return "replay:@" + path;
 }
 

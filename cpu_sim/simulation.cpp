@@ -14,6 +14,7 @@
 #include "cpu_sim/race_report.h"
 #include "cpu_sim/sim_machine.h"
 #include "cpu_sim/wait_report.h"
+#include "model/checked_plan.h"
 #include "model/collect.h"
 #include "model/digest.h"
 
@@ -59,24 +60,21 @@ void Simulation::prepare_launches() {
     launch.problem =
         options_.math ? make_problem(case_, i, weight_cache_) : make_routed_problem(case_, i);
     const Shape& shape = launch.problem.shape;
-    const PlanResult planned = make_plan(shape, case_.kernel, options_.unsafe_ring, options_.math);
-    if (planned.error)
-      throw InputError(fmt::format("{}: {} is not {}", planned.error.field, planned.error.value,
-                                   planned.error.limit));
-    launch.args = {shape, planned.plan, make_layout(shape, planned.plan), launch.problem.clamp};
+    const KernelPlan plan = checked_plan(shape, case_.kernel, options_.unsafe_ring, options_.math);
+    launch.args = {shape, plan, make_layout(shape, plan), launch.problem.clamp};
     memory_bytes = std::max(memory_bytes, launch.args.layout.total);
     std::vector<std::vector<uint32_t>> blocks(shape.ranks);
     std::vector<uint32_t> rows(shape.experts, 0);
     for (const RankInput& input : launch.problem.ranks)
       for (const int32_t expert : input.topk_idx)
         if (expert != kMaskedExpert) ++rows[static_cast<uint32_t>(expert)];
-    const TileCounts tiles = planned.plan.tiles;
+    const TileCounts tiles = plan.tiles;
     const uint64_t loads_a_block = uint64_t{tiles.n1} * shape.hidden_blocks() +
                                    uint64_t{tiles.n2} * shape.intermediate_blocks();
     launch.weight_tiles.resize(shape.ranks);
     for (uint32_t expert = 0; expert < shape.experts; ++expert)
       launch.weight_tiles[shape.rank_of_expert(expert)].push_back(
-          blocks_of(rows[expert], planned.plan.block_m) * loads_a_block);
+          blocks_of(rows[expert], plan.block_m) * loads_a_block);
     launches_.push_back(std::move(launch));
   }
   use_layout_of(0);

@@ -13,6 +13,7 @@
 #include "common/check.h"
 #include "cuda/kernel.h"
 #include "cuda/tensor_maps.h"
+#include "model/checked_plan.h"
 
 namespace moetwin {
 namespace {
@@ -78,22 +79,19 @@ KernelPlan CardLauncher::plan(const Shape& shape, const KernelOptions& kernel, b
       std::end(kBuiltBlockM))
     throw InputError(
         fmt::format("kernel.block_m: {} is not built; 64 and 128 are", kernel.block_m));
-  const PlanResult planned = make_plan(shape, kernel, unsafe_ring, taps);
-  if (planned.error)
-    throw InputError(fmt::format("{}: {} is not {}", planned.error.field, planned.error.value,
-                                 planned.error.limit));
+  const KernelPlan planned = checked_plan(shape, kernel, unsafe_ring, taps);
   if (shape.ranks > kMaxKernelRanks)
     throw InputError(fmt::format("shape.ranks: {} is above {}, the most ranks of a launch",
                                  shape.ranks, kMaxKernelRanks));
   int ctas_per_sm = 0;
-  check_cuda(kernel_ctas_per_sm(planned.plan, &ctas_per_sm), "asking for the occupancy");
-  const uint64_t wanted = uint64_t{ranks_here} * planned.plan.sms;
+  check_cuda(kernel_ctas_per_sm(planned, &ctas_per_sm), "asking for the occupancy");
+  const uint64_t wanted = uint64_t{ranks_here} * planned.sms;
   const uint64_t resident = std::min<uint64_t>(ctas_per_sm, 1) * device_.sms;
   if (wanted > resident)
     throw InputError(
         fmt::format("kernel.sms_per_rank: {} on {} ranks need {} SMs at once, the card has {}",
-                    planned.plan.sms, ranks_here, wanted, resident));
-  return planned.plan;
+                    planned.sms, ranks_here, wanted, resident));
+  return planned;
 }
 
 void CardLauncher::stage(const Problem& problem, const KernelPlan& plan, const RankBuffers& buffers,

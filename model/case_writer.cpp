@@ -5,13 +5,13 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <utility>
 
 #include "common/check.h"
 #include "model/case.h"
 #include "model/case_reader.h"
+#include "model/output_file.h"
 
 namespace moetwin {
 namespace {
@@ -216,11 +216,7 @@ std::string case_to_json(const Case& c, const std::string& base_directory) {
 
 void save_case(const Case& c, const std::string& path) {
   const std::string directory = std::filesystem::path(path).parent_path().string();
-  const std::string text = case_to_json(c, directory);
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) refuse("case", "cannot write " + show_value(Json(path)));
+  write_file(path, case_to_json(c, directory), "case");
 }
 
 }  // namespace moetwin

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "common/check.h"
 #include "model/json_reader.h"
+#include "model/output_file.h"
 
 namespace moetwin {
 namespace {
@@ -71,6 +71,7 @@ GoldenFile golden_of(const Json& document) {
   file.machine = parse_machine(required(object, "machine"));
   if (const char* fault = machine_fault(file.machine)) refuse("machine", fault);
   const Json& cases = read_array(required(object, "cases"), "cases", "an array of cases");
+  if (cases.empty()) refuse("cases", "holds none; at least one is wanted");
   for (size_t i = 0; i < cases.size(); ++i) {
     const std::string path = index_path("cases", i);
     JsonObject entry(cases[i], path);
@@ -142,11 +143,7 @@ GoldenFile read_golden(const std::string& path) {
 }
 
 void write_golden(const std::string& path, const GoldenFile& file) {
-  const std::string text = golden_text(file);
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
-  out.close();
-  if (!out) throw InputError("golden file " + path + ": cannot be written");
+  write_file(path, golden_text(file), "golden file");
 }
 
 std::vector<GoldenDifference> compare_golden(const GoldenFile& recorded, size_t case_index,

@@ -1,11 +1,12 @@
 #include "model/golden_vectors.h"
 
 #include <cstring>
-#include <fstream>
+#include <memory>
 #include <span>
 
 #include "common/check.h"
 #include "common/number_formats.h"
+#include "model/mapped_file.h"
 #include "model/tensor_core.h"
 
 namespace moetwin {
@@ -17,22 +18,6 @@ constexpr uint32_t kOutputs = kRows * kColumns;
 constexpr size_t kNameBytes = 24;
 constexpr uint32_t kMaxSteps = 1024;
 constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
-
-std::vector<uint8_t> read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) throw InputError("golden vectors: " + path + ": cannot be opened");
-  const std::streamoff size = file.tellg();
-  if (size < 0) throw InputError("golden vectors: " + path + ": cannot be read");
-  if (static_cast<uint64_t>(size) > kMaxFileBytes) {
-    throw InputError("golden vectors: " + path + ": " + std::to_string(size) +
-                     " bytes, at most 256 MiB are allowed");
-  }
-  std::vector<uint8_t> bytes(static_cast<size_t>(size));
-  file.seekg(0);
-  file.read(reinterpret_cast<char*>(bytes.data()), size);
-  if (!file) throw InputError("golden vectors: " + path + ": cannot be read");
-  return bytes;
-}
 
 /// Takes pieces off the front of a file.
 class Reader {
@@ -134,7 +119,12 @@ void compare(const Block& block, GoldenVectorReport& report) {
 }  // namespace
 
 GoldenVectorReport check_golden_vectors(const std::string& path) {
-  const std::vector<uint8_t> bytes = read_file(path);
+  const std::shared_ptr<const MappedFile> file = MappedFile::open(path, "golden vectors");
+  const std::span<const uint8_t> bytes = file->bytes();
+  if (bytes.size() > kMaxFileBytes) {
+    throw InputError("golden vectors: " + one_line(path) + ": " + std::to_string(bytes.size()) +
+                     " bytes, at most 256 MiB are allowed");
+  }
   Reader reader(path, bytes);
   if (reader.at_end()) throw InputError("golden vectors: " + path + ": holds no block");
   GoldenVectorReport report;

@@ -1,5 +1,7 @@
 #include "model/json_reader.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -101,6 +103,9 @@ class DocumentBuilder : public nlohmann::json_sax<Json> {
   }
 
   Json* place(Json value) {
+    if (++values_ > kMaxJsonValues) {
+      refuse(path(), "more than " + std::to_string(kMaxJsonValues) + " values in one text");
+    }
     if (stack_.empty()) {
       root_ = std::move(value);
       return &root_;
@@ -119,6 +124,10 @@ class DocumentBuilder : public nlohmann::json_sax<Json> {
     if (stack_.size() == kMaxJsonDepth) {
       refuse(path(), "nested deeper than " + std::to_string(kMaxJsonDepth) + " levels");
     }
+    if (++containers_ > kMaxJsonContainers) {
+      refuse(path(),
+             "more than " + std::to_string(kMaxJsonContainers) + " arrays and objects in one text");
+    }
     Json* placed = place(std::move(container));
     stack_.push_back({placed, {}});
     return true;
@@ -132,6 +141,8 @@ class DocumentBuilder : public nlohmann::json_sax<Json> {
   std::string document_;
   Json root_;
   std::vector<Frame> stack_;
+  size_t values_ = 0;
+  size_t containers_ = 0;
 };
 
 }  // namespace
@@ -164,6 +175,10 @@ Json parse_json(std::string_view text, const char* document) {
   if (text.size() > kMaxJsonBytes) {
     refuse(document, std::to_string(text.size()) + " bytes; at most 256 MiB are read");
   }
+  // The parser would take a zero byte for the end.
+  if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
+    refuse(document, "byte " + std::to_string(zero) + " is zero, which no JSON text holds");
+  }
   DocumentBuilder builder(document);
   const bool parsed = Json::sax_parse(text.begin(), text.end(), &builder);
   MOETWIN_CHECK(parsed);
@@ -171,7 +186,10 @@ Json parse_json(std::string_view text, const char* document) {
 }
 
 std::string read_json_file(const std::string& path, const char* document) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+  // Opening a pipe that nobody writes would block; reading it then ends at once.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd >= 0) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(fd < 0 ? nullptr : ::fdopen(fd, "rb"),
                                                              std::fclose);
   if (file == nullptr) {
     refuse(document, "cannot open " + show_string(path) + ": " + std::strerror(errno));

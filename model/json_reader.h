@@ -19,9 +19,12 @@ using Json = nlohmann::json;
 
 constexpr size_t kMaxJsonBytes = size_t{256} << 20;
 constexpr size_t kMaxJsonDepth = 32;
+// A text of 256 MiB could hold so many small values that reading it takes ten times its size.
+constexpr size_t kMaxJsonValues = size_t{1} << 25;
+constexpr size_t kMaxJsonContainers = size_t{1} << 22;
 
 /// Parses UTF-8 text. `document` names it in errors that belong to no field. Throws InputError for
-/// text that is not JSON, is over kMaxJsonBytes or kMaxJsonDepth, or gives a key twice.
+/// text that is not JSON, is over one of the limits above, or gives a key twice.
 Json parse_json(std::string_view text, const char* document);
 
 /// A file's bytes, at most kMaxJsonBytes of them. Throws InputError that names `document` and path.

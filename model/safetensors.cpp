@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <limits>
 #include <set>
 
@@ -13,6 +10,7 @@
 #include "model/json_reader.h"
 #include "model/mapped_file.h"
 #include "model/named_json.h"
+#include "model/output_file.h"
 
 namespace moetwin {
 
@@ -212,43 +210,6 @@ TensorSource tensor_source(std::string name, Dtype dtype, std::vector<uint64_t> 
 
 namespace {
 
-/// A file that appears under its name when it is complete, and leaves nothing behind otherwise.
-class NewFile {
- public:
-  explicit NewFile(const std::string& path)
-      : path_(path), temporary_(path + ".part"), file_(std::fopen(temporary_.c_str(), "wb")) {
-    if (file_ == nullptr) fail();
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-  ~NewFile() {
-    if (file_ != nullptr) std::fclose(file_);
-    if (!done_) std::remove(temporary_.c_str());
-  }
-
-  void write(std::span<const uint8_t> bytes) {
-    if (!bytes.empty() && std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) fail();
-  }
-
-  void finish() {
-    std::FILE* file = file_;
-    file_ = nullptr;
-    if (std::fclose(file) != 0) fail();
-    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
-    done_ = true;
-  }
-
- private:
-  [[noreturn]] void fail() {
-    throw InputError(one_line(path_) + ": cannot be written: " + std::strerror(errno));
-  }
-
-  std::string path_;
-  std::string temporary_;
-  std::FILE* file_;
-  bool done_ = false;
-};
-
 uint64_t tensor_bytes(const TensorSource& tensor) {
   uint64_t bytes = dtype_bytes(tensor.dtype);
   MOETWIN_CHECK(bytes != 0);
@@ -285,9 +246,9 @@ void write_safetensors(const std::string& path, const std::vector<TensorSource>&
   const std::string header = header_text(ordered);
   const uint64_t header_bytes = header.size();
 
-  NewFile file(path);
-  file.write({reinterpret_cast<const uint8_t*>(&header_bytes), kLengthBytes});
-  file.write({reinterpret_cast<const uint8_t*>(header.data()), header.size()});
+  OutputFile file(path);
+  file.write(std::span(reinterpret_cast<const uint8_t*>(&header_bytes), kLengthBytes));
+  file.write(header);
   for (const TensorSource* tensor : ordered) {
     uint64_t written = 0;
     tensor->produce([&file, &written](std::span<const uint8_t> bytes) {

@@ -236,6 +236,12 @@ Trace parse_trace_safetensors(std::span<const uint8_t> bytes, const std::string&
     std::memcpy(trace.topk_weights.data(), weights->second.bytes.data(),
                 weights->second.bytes.size());
   }
+  for (size_t i = 0; i < trace.topk_weights.size(); ++i) {
+    if (std::isfinite(trace.topk_weights[i])) continue;
+    refuse(name + ": topk.weights [" + std::to_string(i / limits.topk) + ", " +
+               std::to_string(i % limits.topk) + "]",
+           std::to_string(trace.topk_weights[i]) + kWeightLimit);
+  }
   return trace;
 }
 

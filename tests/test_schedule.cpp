@@ -171,7 +171,7 @@ TEST_CASE("schedule: every wrong text is refused in one line that says what was 
       {"replay:fifo;1y2p0ij32e8e7=1;1=1", "DELTA"},
       {"replay:@", "no such file"},
       {"replay:@/nowhere/at/all", "no such file"},
-      {"replay:@/", "no such file"},
+      {"replay:@/", "is not a regular file"},
       {"two\nlines", "the policy is none of"},
       {std::string(70000, 'x'), "longer than 65536 bytes"},
   };
