@@ -97,6 +97,7 @@ void check_options(const Backend& backend, const RunOptions& options) {
   };
   if (options.check) refuse("--check", "has no checker");
   if (!options.math) refuse("--no-math", "cannot leave arithmetic out");
+  if (!options.trace_path.empty() && !backend.on_card) refuse("--trace", "has no timeline");
 }
 
 GoldenMachine describe_machine(const Backend& backend) {

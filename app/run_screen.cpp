@@ -174,6 +174,9 @@ std::string run_screen(const Case& c, const RunReport& report) {
     screen += fmt::format("schedule   {}\n", result.schedule_digest);
   if (!result.state_digest.empty()) screen += fmt::format("state      {}\n", result.state_digest);
   screen += fmt::format("time       {:.3f} s\n", result.seconds);
+  if (result.lost_trace_events != 0)
+    screen += fmt::format("timeline   lacks {} events: the logs of their agents were full\n",
+                          result.lost_trace_events);
   return screen + finding_lines(report);
 }
 

@@ -26,6 +26,7 @@ constexpr const char* kExamples =
     "  moetwin run small.json --schedule random:1 --threads 2 --reference\n"
     "  moetwin run small.json --schedule slow:load_a@1 --json\n"
     "  moetwin run small.json --no-math            protocol alone: rows, tiles, events\n"
+    "  moetwin run small.json --schedule timed --trace small.pftrace\n"
     "  moetwin run small.json --backend naive --dump y.safetensors\n"
     "  moetwin run two_ranks.json --backend gpu --gpus 2    one rank a card\n"
     "  torchrun --no-python --nproc-per-node 2 moetwin run two_ranks.json --backend gpu\n"
@@ -40,6 +41,7 @@ struct Options {
   std::string k_loop;
   std::string max_memory;
   std::string dump;
+  std::string trace;
   bool check = false;
   bool no_math = false;
   bool reference = false;
@@ -54,6 +56,7 @@ RunOptions run_options(const Options& o) {
   options.check = o.check;
   options.math = !o.no_math;
   options.unsafe_ring = o.unsafe_ring;
+  options.trace_path = o.trace;
   if (!o.k_loop.empty() && o.k_loop != "full")
     throw InputError(fmt::format("--k-loop: '{}' is not full", o.k_loop));
   options.full_k_loop = !o.k_loop.empty();
@@ -74,7 +77,7 @@ std::string repeat_command(const Options& o, const RunResult& result) {
   command.word(o.path).option("--backend", o.backend).given("--gpus", o.gpus);
   command.given("--schedule", result.schedule_string.empty() ? o.schedule : result.schedule_string);
   command.given("--threads", o.threads).given("--max-memory", o.max_memory);
-  command.given("--k-loop", o.k_loop);
+  command.given("--k-loop", o.k_loop).given("--trace", o.trace);
   command.flag("--check", o.check).flag("--no-math", o.no_math).flag("--reference", o.reference);
   return command.flag("--unsafe-ring", o.unsafe_ring).text();
 }
@@ -89,6 +92,7 @@ void dump(const Options& o, const Case& c, const RunResult& result) {
 int run(const Options& o) {
   check_combinations(o);
   if (!o.dump.empty()) check_output_path("--dump", o.dump);
+  if (!o.trace.empty()) check_output_path("--trace", o.trace);
   const Backend& backend = find_backend("--backend", o.backend);
   const RunOptions options = run_options(o);
   check_options(backend, options);
@@ -146,6 +150,7 @@ VerbAction add_run(VerbOptions& options) {
   options.flag("--unsafe-ring", o->unsafe_ring, "accept a ring below the smallest safe one");
   options.text("--max-memory", o->max_memory,
                "GiB a case may need (80 % of what is free); more is refused at once");
+  options.text("--trace", o->trace, "write the timeline, to be opened in Perfetto");
   options.text("--dump", o->dump, "write y, every stage and the inputs as .safetensors");
   options.flag("--json", o->json, "one object on standard output");
   options.examples(kExamples);

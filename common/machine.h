@@ -117,13 +117,13 @@ struct PipelineState {
 ///           in shared memory is the machine's own; tile_store(tensor, row, column, shared): 64
 ///           rows of 64 bytes, row-major; bulk_commit, bulk_wait(BulkDone): all groups of this
 ///           agent
-/// tensor    Accumulator: 64 x 128 f32; mma(acc, a, b, first_k, steps): acc = chained K=32 steps
-/// from
-///           +0 on the agent's 64 rows of a staged tile; mma_commit, mma_wait; promote()
+/// tensor    Accumulator: 64 x 128 f32; mma<steps>(acc, a, b, first_k): acc = chained K=32 steps
+///           from +0 on the agent's 64 rows of a staged tile; mma_commit, mma_wait; promote()
 ///           stepped_k_blocks(n): how many of a tile's n blocks of K the agent walks through, asked
 ///           once a tile; n, or 1 where the machine lets one stand for all (payload tags)
 /// rows      RowValues<T>: a value for each of the 64 rows of a warpgroup's tile, held by the row's
 ///           owner (four lanes on the GPU); load_rows, store_rows; for_rows(rows, f) f(row view)
+/// progress  token_done(step): the agent has written y of one more token; counted, never waited for
 /// math()    false when payloads are tags and arithmetic is skipped
 template <class M>
 concept Machine = requires(M& m, const KernelArgs& args, Global<uint32_t> word,
@@ -152,6 +152,7 @@ concept Machine = requires(M& m, const KernelArgs& args, Global<uint32_t> word,
   m.fence_proxy_async(FenceSpace::Both, Step::None);
   m.bulk_commit(Step::None);
   m.bulk_wait(BulkDone::Written, Step::None);
+  m.token_done(Step::None);
   { m.stepped_k_blocks(1u) } -> std::convertible_to<uint32_t>;
   typename M::Accumulator;
 };

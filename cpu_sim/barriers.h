@@ -5,13 +5,12 @@
 
 #include <cstdint>
 
+#include "common/wait_table.h"
+
 namespace moetwin {
 
 /// Bytes an mbarrier's transaction count may be off zero, either way.
 constexpr int64_t kMaxTransactionBytes = (int64_t{1} << 20) - 1;
-
-/// Agents of one CTA as bits.
-using AgentMask = uint32_t;
 
 /// What an operation on a barrier may be guilty of.
 enum class BarrierFault : uint8_t {

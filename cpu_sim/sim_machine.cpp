@@ -8,6 +8,8 @@
 
 namespace moetwin {
 
+static_assert(pack_address(3, 7, 11) == word_id(3, 7, 11), "a timeline's words are addresses");
+
 SimMachine::Accumulator::~Accumulator() {
   if (machine != nullptr) machine->sim_.tiles().release(job);
 }
@@ -65,6 +67,7 @@ void SimMachine::wait_until(Global<uint32_t> word, Awaited awaited, Scope scope,
   Order order = Order::Acquire;
   weaken(order, scope, step);
   awaited.value += static_cast<uint32_t>(delta(MutantKind::Target, step));
+  trace(TraceKind::Begin, step, TraceObject::Word, word.address);
   bool listening = false;
   for (;;) {
     const uint32_t value = peek(word, step);
@@ -82,6 +85,7 @@ void SimMachine::wait_until(Global<uint32_t> word, Awaited awaited, Scope scope,
   if (checker_)
     checker_->word_wait(sim_.id_of(agent_), who(), order, scope, step,
                         sim_.race_range(word.address, 4));
+  trace(TraceKind::End, step, TraceObject::Word, word.address);
   synchronised();
 }
 
@@ -112,6 +116,7 @@ bool SimMachine::arrive_named(NamedBarrier barrier, uint32_t threads, bool waits
   threads += static_cast<uint32_t>(delta(MutantKind::Count, step));
   cost(sim_.costs().issue);
   const auto bar = static_cast<uint32_t>(barrier);
+  trace(TraceKind::Arrive, step, TraceObject::NamedBarrier, bar);
   SimNamedBarrier& state = cta_.named[bar];
   round = state.rounds;
   bool complete = false;
@@ -134,17 +139,24 @@ void SimMachine::barrier_sync(NamedBarrier barrier, uint32_t threads, Step step)
   if (dropped(step)) return;
   if (postponed(step, [=, this] { barrier_sync(barrier, threads, step); })) return;
   uint64_t round = 0;
-  if (arrive_named(barrier, threads, true, step, round)) return synchronised();
-  SimNamedBarrier& state = cta_.named[static_cast<uint32_t>(barrier)];
+  const bool complete = arrive_named(barrier, threads, true, step, round);
+  const auto bar = static_cast<uint32_t>(barrier);
+  trace(TraceKind::Begin, step, TraceObject::NamedBarrier, bar);
+  if (complete) {
+    trace(TraceKind::End, step, TraceObject::NamedBarrier, bar);
+    return synchronised();
+  }
+  SimNamedBarrier& state = cta_.named[bar];
   while (state.rounds == round) {
     state.waiting |= AgentMask{1} << agent_.in_cta;
     Wait wait;
     wait.kind = Wait::Kind::NamedBarrier;
     wait.step = step;
-    wait.bar = static_cast<uint32_t>(barrier);
+    wait.bar = bar;
     wait.round = round;
     sim_.block(agent_, wait);
   }
+  trace(TraceKind::End, step, TraceObject::NamedBarrier, bar);
   synchronised();
 }
 
@@ -181,6 +193,7 @@ void SimMachine::mbarrier_arrive(Mbarrier bar, Step step) {
   if (dropped(step)) return;
   if (postponed(step, [=, this] { mbarrier_arrive(bar, step); })) return;
   cost(sim_.costs().issue);
+  trace(TraceKind::Arrive, step, TraceObject::Mbarrier, bar.index);
   const uint32_t count = agent_.warps + static_cast<uint32_t>(delta(MutantKind::Count, step));
   if (checker_)
     checker_->mbarrier_arrive(sim_.id_of(agent_), bar.index, count >= agent_.warps, step);
@@ -197,6 +210,7 @@ void SimMachine::mbarrier_expect(Mbarrier bar, uint32_t bytes, Step step) {
   if (postponed(step, [=, this] { mbarrier_expect(bar, bytes, step); })) return;
   cost(sim_.costs().issue);
   if (checker_) checker_->mbarrier_arrive(sim_.id_of(agent_), bar.index, false, step);
+  trace(TraceKind::Arrive, step, TraceObject::Mbarrier, bar.index);
   SimMbarrier& state = cta_.mbarriers[bar.index];
   BarrierFault fault = state.transact(bytes + delta(MutantKind::Bytes, step));
   if (fault == BarrierFault::None) fault = state.arrive(agent_.in_cta, 1);
@@ -214,6 +228,7 @@ void SimMachine::mbarrier_wait(Mbarrier bar, uint32_t parity, Step step) {
   SimMbarrier& state = cta_.mbarriers[bar.index];
   if (!state.initialised)
     sim_.barrier_fault(agent_, BarrierFault::NotInitialised, step, sim_.mbarrier_name(bar.index));
+  trace(TraceKind::Begin, step, TraceObject::Mbarrier, bar.index);
   while (!state.passed(parity)) {
     state.waiting |= AgentMask{1} << agent_.in_cta;
     Wait wait;
@@ -223,6 +238,7 @@ void SimMachine::mbarrier_wait(Mbarrier bar, uint32_t parity, Step step) {
     wait.parity = parity;
     sim_.block(agent_, wait);
   }
+  trace(TraceKind::End, step, TraceObject::Mbarrier, bar.index);
   // The parity alone cannot tell a phase from the one two later; the count of waits can.
   uint32_t& seen = agent_.phases_seen[bar.index];
   if (seen == 0) seen = 1 + (parity & 1 ? 0 : 1);  // the phase wanted, plus one
@@ -320,6 +336,8 @@ void SimMachine::bulk_wait(BulkDone done, Step step) {
                 fmt::format("{} {}: {} of its bulk stores are in no committed group, so nothing "
                             "waits for them",
                             sim_.agent_name(agent_), step_words(step), agent_.uncommitted));
+  const TraceObject stores = done == BulkDone::Read ? TraceObject::StoresRead : TraceObject::Stores;
+  trace(TraceKind::Begin, step, stores);
   while (!sim_.stores_done(agent_, done)) {
     Wait wait;
     wait.kind = Wait::Kind::Bulk;
@@ -328,6 +346,7 @@ void SimMachine::bulk_wait(BulkDone done, Step step) {
     sim_.block(agent_, wait);
   }
   if (checker_) checker_->stores_waited(sim_.id_of(agent_), done);
+  trace(TraceKind::End, step, stores);
   synchronised();
 }
 
@@ -340,9 +359,10 @@ void SimMachine::clear(Accumulator& total, uint32_t valid) {
   total.job = sim_.tiles().acquire(sim_.padding() == Padding::Compute ? kMathRows : valid);
 }
 
-void SimMachine::mma(Accumulator& product, Shared<uint8_t> a, Shared<uint8_t> b,
-                     uint32_t first_step, uint32_t steps, Step step) {
+void SimMachine::issue_mma(Accumulator& product, Shared<uint8_t> a, Shared<uint8_t> b,
+                           uint32_t first_step, uint32_t steps, Step step) {
   sim_.visible(agent_);
+  trace(TraceKind::Begin, step);
   product.a = a;
   product.b = b;
   product.first_step = first_step;
@@ -368,6 +388,7 @@ void SimMachine::mma_wait(Accumulator& product, Step step) {
   if (!product.read) read_operands(product, step);
   product.retired = true;
   if (checker_) checker_->retired(product.operation, sim_.id_of(agent_));
+  trace(TraceKind::End, step);
   synchronised();
 }
 

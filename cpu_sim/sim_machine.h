@@ -131,11 +131,15 @@ class SimMachine {
   }
   template <class F>
   uint32_t ballot(F&& f) {
-    if (agent_.role == Role::Math) ++sim_.counts().rows_combined;  // asks once a token
     uint32_t mask = 0;
     for (lane_ = 0; lane_ < kWarpLanes; ++lane_) mask |= uint32_t{f(lane_)} << lane_;
     lane_ = kAllLanes;
     return mask;
+  }
+
+  void token_done(Step step) {
+    ++sim_.counts().rows_combined;
+    trace(TraceKind::TokenDone, step);
   }
 
   // Memory.
@@ -177,6 +181,8 @@ class SimMachine {
     if (dropped(step)) return T{0};
     weaken(order, scope, step);
     synchronised_ |= order != Order::Relaxed;
+    if (order == Order::Release)
+      trace(TraceKind::Arrive, step, TraceObject::Word, to.address, static_cast<uint32_t>(value));
     cost(sim_.costs().global_access);
     value += static_cast<T>(delta(MutantKind::Count, step));
     if (checker_) note_add(to.address, sizeof(T), order, scope, step);
@@ -247,8 +253,11 @@ class SimMachine {
     return step ? k_blocks : 1;
   }
   void clear(Accumulator& total, uint32_t valid);
+  template <uint32_t kSteps>
   void mma(Accumulator& product, Shared<uint8_t> a, Shared<uint8_t> b, uint32_t first_step,
-           uint32_t steps, Step step);
+           Step step) {
+    issue_mma(product, a, b, first_step, kSteps, step);
+  }
   void mma_commit(Step) {}
   void mma_wait(Accumulator& product, Step step);
   void promote(Accumulator& total, Accumulator& product, const RowValues<float>& scales, float even,
@@ -314,6 +323,11 @@ class SimMachine {
   }
 
  private:
+  void trace(TraceKind kind, Step step, TraceObject what = TraceObject::Nothing,
+             uint64_t object = 0, uint32_t value = 0) {
+    if (sim_.traced()) [[unlikely]]
+      sim_.log(agent_, kind, step, what, object, value);
+  }
   void cost(uint64_t nanoseconds) { agent_.time += nanoseconds; }
   bool mutated(MutantKind kind, Step step) {
     const Mutant& mutant = sim_.mutant();
@@ -455,6 +469,8 @@ class SimMachine {
             Step step);
   Copy tile_copy(Copy::Kind kind, Tensor tensor, uint32_t row, uint32_t column, uint32_t rows,
                  uint32_t row_bytes, uint32_t shared, Step step) const;
+  void issue_mma(Accumulator& product, Shared<uint8_t> a, Shared<uint8_t> b, uint32_t first_step,
+                 uint32_t steps, Step step);
   void read_operands(Accumulator& product, Step step);
   void read_operand_tags(Accumulator& total, const Accumulator& product, Step step);
   void check_scale_tags(const Accumulator& total, const Accumulator& product,

@@ -17,6 +17,8 @@
 #include "model/checked_plan.h"
 #include "model/collect.h"
 #include "model/digest.h"
+#include "model/trace.h"
+#include "model/wait_report.h"
 
 namespace moetwin {
 namespace {
@@ -191,6 +193,9 @@ void Simulation::start_rank(uint32_t r) {
   rank.experts.start_launch(next.problem.weights, next.problem.shape, r, next.weight_tiles[r]);
   if (checker_) checker_->start_launch(r);
   upload_inputs(r);
+  if (traced())
+    log(agents_[size_t{r} * plan().sms * agents_per_cta(plan())], TraceKind::Launch, Step::None,
+        TraceObject::Nothing, 0, static_cast<uint32_t>(rank.launch));
   rank.agents_left = 0;
   for (uint32_t sm = 0; sm < plan().sms; ++sm) {
     Cta& cta = ctas_[r * plan().sms + sm];
@@ -358,7 +363,21 @@ RunResult Simulation::run() {
   finish_result(result);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   pool_.unwind_all();
+  if (traced()) save_trace();
   return result;
+}
+
+void Simulation::log(const Agent& a, TraceKind kind, Step step, TraceObject what, uint64_t object,
+                     uint32_t value) {
+  const bool timed = scheduler_.schedule().policy == SchedulePolicy::Timed;
+  trace_.push_back({timed ? a.time : counts_.events, object, value, static_cast<uint16_t>(a.rank),
+                    static_cast<uint16_t>(a.sm), static_cast<uint8_t>(a.in_cta), kind, step, what});
+}
+
+void Simulation::save_trace() const {
+  std::vector<KernelArgs> launches;
+  for (const Launch& launch : launches_) launches.push_back(launch.args);
+  write_trace(options_.trace_path, launches, trace_);
 }
 
 void Simulation::finish_result(RunResult& result) {
@@ -430,7 +449,7 @@ void Simulation::undefined_read(const Agent& a, Step step, const std::string& pl
 }
 
 std::string Simulation::agent_name(const Agent& a) const {
-  return fmt::format("rank {} SM {} {} {}", a.rank, a.sm, role_name(a.role), a.number);
+  return moetwin::agent_name(a.rank, a.sm, a.role, a.number);
 }
 
 std::string Simulation::state_digest() const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/machine.h"
+#include "common/trace_event.h"
 #include "cpu_sim/barriers.h"
 #include "cpu_sim/copies.h"
 #include "cpu_sim/cost_table.h"
@@ -160,6 +161,10 @@ class Simulation {
   /// Reports a named barrier that is none of the agent's.
   void check_member(const Agent& a, NamedBarrier barrier, Step step);
   uint32_t id_of(const Agent& a) const { return static_cast<uint32_t>(&a - agents_.data()); }
+  bool traced() const { return !options_.trace_path.empty(); }
+  /// Adds an event of `a` to the timeline; only where traced().
+  void log(const Agent& a, TraceKind kind, Step step, TraceObject what, uint64_t object,
+           uint32_t value);
   Stamp stamp(const Agent& a) const { return launch_stamp(ranks_[a.rank].launch); }
 
   /// Gives other agents a chance before a visible operation.
@@ -274,6 +279,7 @@ class Simulation {
   void collect(uint64_t launch);
   void collect_y(uint32_t rank);
   void finish_result(RunResult& result);
+  void save_trace() const;
   std::string state_digest() const;
 
   const Case& case_;
@@ -291,6 +297,7 @@ class Simulation {
   std::vector<Finding> findings_;
   std::unique_ptr<RaceDetector> checker_;
   std::vector<LayerResult> results_;
+  std::vector<TraceEvent> trace_;
   uint64_t laid_out_launch_ = 0;
   const KernelPlan* plan_ = nullptr;         ///< of the laid-out launch
   const SymmetricLayout* layout_ = nullptr;  ///< the same

@@ -2,7 +2,7 @@
 // a named barrier, and what is left over when a launch ends.
 #include <fmt/format.h>
 
-#include "cpu_sim/barrier_members.h"
+#include "common/wait_table.h"
 #include "cpu_sim/race_report.h"
 #include "cpu_sim/simulation.h"
 
@@ -24,7 +24,7 @@ void Simulation::check_issue(Agent& a, Copy& copy) {
 }
 
 void Simulation::check_member(const Agent& a, NamedBarrier barrier, Step step) {
-  if ((named_barrier_members(barrier, plan().math_warpgroups) >> a.in_cta & 1) != 0) return;
+  if ((named_barrier_members(plan(), barrier) >> a.in_cta & 1) != 0) return;
   report(FindingClass::Barrier, a, step,
          fmt::format("{} {}: named barrier {} is not one of its role", agent_name(a),
                      step_words(step), named_barrier_name(barrier)));

@@ -6,6 +6,7 @@
 
 #include "common/check.h"
 #include "cpu_sim/simulation.h"
+#include "model/wait_report.h"
 
 namespace moetwin {
 
@@ -86,18 +87,15 @@ std::string Simulation::shared_name(uint32_t offset) const {
 }
 
 std::string Simulation::mbarrier_name(uint32_t bar) const {
-  const KernelPlan& p = plan();
-  if (bar < p.empty(0).index) return fmt::format("mbarrier full[{}]", bar);
-  if (bar < p.task_full(0).index) return fmt::format("mbarrier empty[{}]", bar - p.empty(0).index);
-  if (bar < p.task_empty(0).index)
-    return fmt::format("mbarrier task_full[{}]", bar - p.task_full(0).index);
-  if (bar < p.pull(0).index)
-    return fmt::format("mbarrier task_empty[{}]", bar - p.task_empty(0).index);
-  if (bar < p.combine(0, 0).index) return fmt::format("mbarrier pull[{}]", bar - p.pull(0).index);
-  return fmt::format("mbarrier combine[{}]", bar - p.combine(0, 0).index);
+  return moetwin::mbarrier_name(plan(), bar);
 }
 
 void Simulation::issue(Agent& a, Copy& copy) {
+  if (traced()) {
+    const bool load = copy.is_load();
+    log(a, TraceKind::Copy, copy.step, load ? TraceObject::Mbarrier : TraceObject::Stores,
+        load ? copy.bar : 0, copy.total());
+  }
   const bool peer = !copy.from_weights() && address_rank(copy.global) != a.rank;
   copy.time = a.time + (peer ? costs_.peer_latency : costs_.copy_latency) +
               uint64_t{copy.total()} * copy.k_blocks * 1000 / costs_.copy_bytes_per_us;

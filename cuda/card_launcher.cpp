@@ -13,6 +13,7 @@
 #include "common/check.h"
 #include "cuda/kernel.h"
 #include "cuda/tensor_maps.h"
+#include "cuda/variants.h"
 #include "model/checked_plan.h"
 
 namespace moetwin {
@@ -75,10 +76,7 @@ CardLauncher::CardLauncher(const GpuOptions& options)
 
 KernelPlan CardLauncher::plan(const Shape& shape, const KernelOptions& kernel, bool unsafe_ring,
                               bool taps, uint32_t ranks_here) const {
-  if (std::find(std::begin(kBuiltBlockM), std::end(kBuiltBlockM), kernel.block_m) ==
-      std::end(kBuiltBlockM))
-    throw InputError(
-        fmt::format("kernel.block_m: {} is not built; 64 and 128 are", kernel.block_m));
+  check_built(kernel);
   const KernelPlan planned = checked_plan(shape, kernel, unsafe_ring, taps);
   if (shape.ranks > kMaxKernelRanks)
     throw InputError(fmt::format("shape.ranks: {} is above {}, the most ranks of a launch",

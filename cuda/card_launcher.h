@@ -84,6 +84,9 @@ class CardLauncher {
   void stage(const Problem& problem, const KernelPlan& plan, const RankBuffers& buffers,
              const AbortFlags& flags, uint8_t poison);
 
+  /// The traced kernel runs in place of the shipped one until the next stage().
+  void trace_into(const TraceLogs& logs) { params_.trace = logs; }
+
   /// Starts what was staged, with an event before and after it.
   void start();
   /// Waits until it has ended, but not much longer than its waits may last: throws CudaError then.

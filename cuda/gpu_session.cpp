@@ -6,7 +6,9 @@
 #include "cuda/card_launcher.h"
 #include "cuda/card_memory.h"
 #include "cuda/hang_report.h"
+#include "cuda/trace_buffer.h"
 #include "model/collect.h"
+#include "model/trace.h"
 
 namespace moetwin {
 
@@ -24,9 +26,13 @@ class GpuSession::Impl {
   GpuLaunch launch(const Problem& problem, const KernelOptions& kernel,
                    const GpuLaunchOptions& options) {
     stage(problem, plan(problem.shape, kernel, options.unsafe_ring, options.taps), options.poison);
+    if (options.trace != nullptr)
+      card_.trace_into(trace_.prepare(card_.args(), options.trace_events, card_.stream().get()));
     card_.start();
     GpuLaunch out;
     out.milliseconds = card_.wait();
+    if (options.trace != nullptr)
+      trace_.collect(card_.args(), card_.workspace().bases(), *options.trace);
     if (card_.was_given_up()) {
       out.findings = take_report();
       return out;
@@ -77,6 +83,7 @@ class GpuSession::Impl {
 
   CardLauncher card_;
   CardMemory memory_;
+  TraceBuffer trace_;
 };
 
 GpuSession::GpuSession(const GpuOptions& options) : impl_(std::make_unique<Impl>(options)) {}
@@ -103,15 +110,21 @@ RunResult GpuSession::run(const Case& c, const RunOptions& options) {
   for (const LaunchSpec& launch : c.launches) check(launch.shape, c.kernel, options.unsafe_ring);
   RunResult run;
   WeightCache cache;
+  CardTrace trace;
+  GpuLaunchOptions launch_options{options.unsafe_ring, true, c.world.poison};
+  if (!options.trace_path.empty()) launch_options.trace = &trace;
   for (size_t i = 0; i < c.launches.size(); ++i) {
-    GpuLaunch launched =
-        launch(make_problem(c, i, cache), c.kernel, {options.unsafe_ring, true, c.world.poison});
+    GpuLaunch launched = launch(make_problem(c, i, cache), c.kernel, launch_options);
     for (Finding& finding : launched.findings) run.findings.push_back(std::move(finding));
     if (!launched.finished) {
       run.launches.clear();
       break;
     }
     run.launches.push_back(std::move(launched.result));
+  }
+  if (!options.trace_path.empty()) {
+    write_trace(options.trace_path, trace.launches, trace.events);
+    run.lost_trace_events = trace.lost;
   }
   run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return run;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/kernel_options.h"
+#include "cuda/card_trace.h"
 #include "cuda/device_info.h"
 #include "cuda/gpu_options.h"
 #include "model/case.h"

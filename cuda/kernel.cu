@@ -18,15 +18,15 @@ static_assert(kWarpgroupThreads * (kServiceRegisters + kMathRegisters) <=
 static_assert(kWarpgroupThreads * (kServiceRegisters + 2 * kMathRegisters) <=
               3 * kWarpgroupThreads * kStartRegisters);
 
-template <Role kRole, bool kPlanted>
+template <Role kRole, Variant kVariant>
 __device__ __forceinline__ void run_agent(const KernelParams& params, uint32_t agent) {
   const uint32_t place = blockIdx.x / params.args.plan.sms;
   const uint32_t sm = blockIdx.x - place * params.args.plan.sms;
-  Sm90Machine<kRole, kPlanted> machine(params, params.local.first + place, sm, agent);
+  Sm90Machine<kRole, kVariant> machine(params, params.local.first + place, sm, agent);
   run_role<kRole>(machine, params.args);
 }
 
-template <uint32_t kMathWarpgroups, bool kPlanted>
+template <uint32_t kMathWarpgroups, Variant kVariant>
 __global__ void __launch_bounds__(kMaxThreads, 1)
     moe_layer(const __grid_constant__ KernelParams params) {
   __builtin_assume(params.args.plan.math_warpgroups == kMathWarpgroups);
@@ -38,29 +38,41 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
   if (warp < kWarpgroupWarps) {
     ptx::lower_registers<kServiceRegisters>();
     if (warp < kDispatchWarps)
-      run_agent<Role::Dispatch, kPlanted>(params, warp);
+      run_agent<Role::Dispatch, kVariant>(params, warp);
     else if (warp == kDispatchWarps)
-      run_agent<Role::LoadA, kPlanted>(params, 0);
+      run_agent<Role::LoadA, kVariant>(params, 0);
     else
-      run_agent<Role::LoadB, kPlanted>(params, 0);
+      run_agent<Role::LoadB, kVariant>(params, 0);
   } else {
     ptx::raise_registers<kMathRegisters>();
-    run_agent<Role::Math, kPlanted>(params, warp / kWarpgroupWarps - 1);
+    run_agent<Role::Math, kVariant>(params, warp / kWarpgroupWarps - 1);
   }
 }
 
 using Kernel = void (*)(KernelParams);
 
-Kernel variant(const KernelPlan& plan, bool planted) {
-  if (plan.block_m == 64) return planted ? moe_layer<1, true> : moe_layer<1, false>;
-  return planted ? moe_layer<2, true> : moe_layer<2, false>;
+template <Variant kVariant>
+Kernel kernel_of(uint32_t block_m) {
+  return block_m == 64 ? moe_layer<1, kVariant> : moe_layer<2, kVariant>;
+}
+
+Kernel kernel_of(const KernelPlan& plan, Variant variant) {
+  if (variant == Variant::Planted) return kernel_of<Variant::Planted>(plan.block_m);
+  if (variant == Variant::Traced) return kernel_of<Variant::Traced>(plan.block_m);
+  return kernel_of<Variant::Shipped>(plan.block_m);
+}
+
+Variant variant_of(const KernelParams& params) {
+  if (params.skipped_arrive != Step::None) return Variant::Planted;
+  return params.trace.capacity != 0 ? Variant::Traced : Variant::Shipped;
 }
 
 }  // namespace
 
 cudaError_t prepare_kernels() {
-  for (const Kernel kernel :
-       {moe_layer<1, false>, moe_layer<2, false>, moe_layer<1, true>, moe_layer<2, true>}) {
+  for (const Kernel kernel : {kernel_of<Variant::Shipped>(64), kernel_of<Variant::Shipped>(128),
+                              kernel_of<Variant::Planted>(64), kernel_of<Variant::Planted>(128),
+                              kernel_of<Variant::Traced>(64), kernel_of<Variant::Traced>(128)}) {
     const cudaError_t error = cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMaxSharedBytes));
     if (error != cudaSuccess) return error;
@@ -70,7 +82,7 @@ cudaError_t prepare_kernels() {
 
 cudaError_t kernel_ctas_per_sm(const KernelPlan& plan, int* ctas) {
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-      ctas, variant(plan, false), static_cast<int>(plan.threads()), plan.shared.total);
+      ctas, kernel_of(plan, Variant::Shipped), static_cast<int>(plan.threads()), plan.shared.total);
 }
 
 cudaError_t launch_kernel(const KernelParams& params, cudaStream_t stream) {
@@ -85,7 +97,7 @@ cudaError_t launch_kernel(const KernelParams& params, cudaStream_t stream) {
   config.stream = stream;
   config.attrs = &resident;
   config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, variant(plan, params.skipped_arrive != Step::None), params);
+  return cudaLaunchKernelEx(&config, kernel_of(plan, variant_of(params)), params);
 }
 
 }  // namespace moetwin

@@ -9,9 +9,6 @@
 
 namespace moetwin {
 
-/// Tile heights that a kernel variant is built for.
-constexpr uint32_t kBuiltBlockM[] = {64, 128};
-
 /// Lets the kernels use the card's whole shared memory. Once a process and device.
 cudaError_t prepare_kernels();
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "common/machine.h"
+#include "common/trace_event.h"
 #include "cuda/wait_record.h"
 
 namespace moetwin {
@@ -68,11 +69,19 @@ struct WaitLimits {
   uint64_t all_flags[kMaxKernelRanks];  ///< [num_cards] abort flags, this card's own among them
 };
 
+/// Where the traced variant logs its events: a log of `capacity` events an agent.
+struct TraceLogs {
+  uint64_t events;    ///< address of TraceEvent[CTAs][kAgentsPerCta][capacity]
+  uint64_t counts;    ///< address of u32[CTAs][kAgentsPerCta]: events logged, or lost past capacity
+  uint32_t capacity;  ///< 0: nothing is traced
+};
+
 struct KernelParams {
   KernelArgs args;
   WaitLimits limits;
   /// Planted variant only: the mbarrier arrives of this step are left out.
   Step skipped_arrive;
+  TraceLogs trace;
   LocalRanks local;
   RankParams ranks[kMaxKernelRanks];
   CUtensorMap maps[kMaxKernelRanks][kNumTensorMaps];

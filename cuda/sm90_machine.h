@@ -57,11 +57,18 @@ class Sm90Row {
   uint32_t place_;
 };
 
-/// `kPlanted`: leaves out the mbarrier arrives of one step, to see a deadlock reported.
-template <Role kRole, bool kPlanted>
+/// Builds of the kernel that differ in what they do besides the layer.
+enum class Variant : uint8_t {
+  Shipped,
+  Planted,  ///< leaves out the mbarrier arrives of one step, to see a deadlock reported
+  Traced,   ///< logs events for a timeline
+};
+
+template <Role kRole, Variant kVariant>
 class Sm90Machine {
  public:
   static constexpr bool kIsMath = kRole == Role::Math;
+  static constexpr bool kTraced = kVariant == Variant::Traced;
   static constexpr uint32_t kLanes = kIsMath ? kWarpgroupThreads : kWarpLanes;
   static constexpr uint32_t kRowPairs = AccumulatorTile::kChunks;
   static constexpr uint32_t kPairsPerChunk = 1;
@@ -183,7 +190,9 @@ class Sm90Machine {
     *ptx::shared_pointer(place) = value;
   }
   template <class T>
-  __device__ __forceinline__ T fetch_add(Global<T> word, T value, Order order, Scope scope, Step) {
+  __device__ __forceinline__ T fetch_add(Global<T> word, T value, Order order, Scope scope,
+                                         Step step) {
+    trace_add(word, value, order, step);
     return ptx::fetch_add(ptx::global_pointer(word), value, order, scope);
   }
   /// Shared counters are relaxed and of the CTA, which is what atomicAdd_block() is.
@@ -193,7 +202,8 @@ class Sm90Machine {
   }
   template <class T>
   __device__ __forceinline__ void reduce_add(Global<T> word, T value, Order order, Scope scope,
-                                             Step) {
+                                             Step step) {
+    trace_add(word, value, order, step);
     ptx::fetch_add(ptx::global_pointer(word), value, order, scope);
   }
   template <class T>
@@ -205,6 +215,7 @@ class Sm90Machine {
                                              Step step) {
     uint32_t* const pointer = ptx::global_pointer(word);
     uint32_t got = 0;
+    trace_elected(TraceKind::Begin, step, TraceObject::Word, word.address);
     bounded_wait(
         params_.limits,
         [&] {
@@ -216,6 +227,7 @@ class Sm90Machine {
           record.condition = awaited.kind;
           record.address = word.address;
         });
+    trace_elected(TraceKind::End, step, TraceObject::Word, word.address);
   }
 
   __device__ __forceinline__ void bound(uint32_t index, uint64_t limit, Step step, uint32_t what) {
@@ -224,6 +236,10 @@ class Sm90Machine {
     record.first = 1;
     describe(record, step, WaitKind::TableBound, what, static_cast<uint32_t>(limit), index);
     give_up(params_.limits, record);
+  }
+
+  __device__ __forceinline__ void token_done(Step step) {
+    trace_elected(TraceKind::TokenDone, step);
   }
 
   // Barriers.
@@ -239,8 +255,10 @@ class Sm90Machine {
     wait_for_phase(named_barrier(place), parity, step, WaitKind::NamedBarrier, place);
   }
 
-  __device__ __forceinline__ void barrier_arrive(NamedBarrier barrier, uint32_t /*threads*/, Step) {
+  __device__ __forceinline__ void barrier_arrive(NamedBarrier barrier, uint32_t /*threads*/,
+                                                 Step step) {
     const uint32_t place = static_cast<uint32_t>(barrier);
+    trace_elected(TraceKind::Arrive, step, TraceObject::NamedBarrier, place);
     __syncwarp();
     if (warp_lane() == 0) ptx::mbarrier_arrive(named_barrier(place));
     named_phases_ ^= 1u << place;
@@ -251,11 +269,13 @@ class Sm90Machine {
   }
   __device__ __forceinline__ void mbarrier_arrive(Mbarrier bar, Step step) {
     __syncwarp();
-    if constexpr (kPlanted)
+    if constexpr (kVariant == Variant::Planted)
       if (step == params_.skipped_arrive) return;
+    trace_elected(TraceKind::Arrive, step, TraceObject::Mbarrier, bar.index);
     if (warp_lane() == 0) ptx::mbarrier_arrive(pointer(bar));
   }
-  __device__ __forceinline__ void mbarrier_expect(Mbarrier bar, uint32_t bytes, Step) {
+  __device__ __forceinline__ void mbarrier_expect(Mbarrier bar, uint32_t bytes, Step step) {
+    trace_elected(TraceKind::Arrive, step, TraceObject::Mbarrier, bar.index);
     if (elected()) ptx::mbarrier_arrive_expect(pointer(bar), bytes);
   }
   __device__ __forceinline__ void mbarrier_wait(Mbarrier bar, uint32_t parity, Step step) {
@@ -277,34 +297,44 @@ class Sm90Machine {
 
   template <class T, class U>
   __device__ __forceinline__ void bulk_load(Shared<T> target, Global<U> source, uint32_t bytes,
-                                            Mbarrier bar, Step) {
+                                            Mbarrier bar, Step step) {
+    trace_elected(TraceKind::Copy, step, TraceObject::Mbarrier, bar.index, bytes);
     if (elected())
       ptx::bulk_load(ptx::shared_pointer(target), ptx::global_pointer(source), bytes, pointer(bar));
   }
   template <class T, class U>
   __device__ __forceinline__ void bulk_store(Global<T> target, Shared<U> source, uint32_t bytes,
-                                             Step) {
+                                             Step step) {
+    trace_elected(TraceKind::Copy, step, TraceObject::Stores, 0, bytes);
     if (elected()) ptx::bulk_store(ptx::global_pointer(target), ptx::shared_pointer(source), bytes);
   }
   __device__ __forceinline__ void tile_load(Tensor tensor, uint32_t row, uint32_t column,
-                                            Shared<uint8_t> target, Mbarrier bar, Step) {
+                                            Shared<uint8_t> target, Mbarrier bar, Step step) {
+    const bool weights = tensor == Tensor::W1 || tensor == Tensor::W2;
+    trace_elected(TraceKind::Copy, step, TraceObject::Mbarrier, bar.index,
+                  (weights ? kBlockN : params_.args.plan.block_m) * kBlockK);
     if (elected())
       ptx::tile_load(ptx::shared_pointer(target), map(load_map(tensor)), row, column, pointer(bar));
   }
   __device__ __forceinline__ void tile_store(Tensor tensor, uint32_t row, uint32_t column,
-                                             Shared<uint8_t> source, Step) {
+                                             Shared<uint8_t> source, Step step) {
+    trace_elected(TraceKind::Copy, step, TraceObject::Stores, 0, kMathRows * kLinear1ScaleGroup);
     if (elected())
       ptx::tile_store(map(store_map(tensor)), row, column, ptx::shared_pointer(source));
   }
   __device__ __forceinline__ void bulk_commit(Step) {
     if (elected()) ptx::bulk_commit();
   }
-  __device__ __forceinline__ void bulk_wait(BulkDone done, Step) {
+  __device__ __forceinline__ void bulk_wait(BulkDone done, Step step) {
     if (!elected()) return;
+    const TraceObject stores =
+        done == BulkDone::Read ? TraceObject::StoresRead : TraceObject::Stores;
+    trace(TraceKind::Begin, step, stores);
     if (done == BulkDone::Read)
       ptx::bulk_wait_read();
     else
       ptx::bulk_wait_written();
+    trace(TraceKind::End, step, stores);
   }
 
   // Tensor core. The four warps of the agent call together.
@@ -314,20 +344,19 @@ class Sm90Machine {
     for (float& value : total.value) value = 0.0f;
   }
 
-  /// `steps` is 2 or 4.
+  template <uint32_t kSteps>
   __device__ __forceinline__ void mma(Accumulator& product, Shared<uint8_t> a, Shared<uint8_t> b,
-                                      uint32_t first_k, uint32_t steps, Step) {
+                                      uint32_t first_k, Step step) {
+    trace_elected(TraceKind::Begin, step);
     const uint64_t skipped = first_k * wgmma::kStepOfK;
     const uint64_t a_rows = wgmma::descriptor(shared_address(a)) + skipped;
     const uint64_t b_rows = wgmma::descriptor(shared_address(b)) + skipped;
-    if (steps == 2)
-      wgmma::multiply<2>(product.value, a_rows, b_rows);
-    else
-      wgmma::multiply<4>(product.value, a_rows, b_rows);
+    wgmma::multiply<kSteps>(product.value, a_rows, b_rows);
   }
   __device__ __forceinline__ void mma_commit(Step) { wgmma::commit(); }
-  __device__ __forceinline__ void mma_wait(Accumulator& product, Step) {
+  __device__ __forceinline__ void mma_wait(Accumulator& product, Step step) {
     wgmma::wait(product.value);
+    trace_elected(TraceKind::End, step);
   }
 
   /// Chunks of eight columns alternate between two weight scales.
@@ -423,9 +452,13 @@ class Sm90Machine {
 
   __device__ __forceinline__ void wait_for_phase(uint64_t* bar, uint32_t parity, Step step,
                                                  WaitKind kind, uint32_t object) {
+    const TraceObject what =
+        kind == WaitKind::NamedBarrier ? TraceObject::NamedBarrier : TraceObject::Mbarrier;
+    trace_elected(TraceKind::Begin, step, what, object);
     bounded_wait(
         params_.limits, [&] { return ptx::mbarrier_try_wait(bar, parity); },
         [&](WaitRecord& record) { describe(record, step, kind, object, parity, 0); });
+    trace_elected(TraceKind::End, step, what, object);
   }
 
   __device__ __forceinline__ void describe(WaitRecord& record, Step step, WaitKind kind,
@@ -441,11 +474,60 @@ class Sm90Machine {
     record.got = got;
   }
 
+  // Events. The agent's first warp logs them, its first lane wherever that is active; lanes that
+  // log together share the log in lane order. A word is logged by its address, which the host
+  // turns into a word_id().
+
+  __device__ __forceinline__ void trace_elected(TraceKind kind, Step step,
+                                                TraceObject what = TraceObject::Nothing,
+                                                uint64_t object = 0, uint32_t value = 0) {
+    if constexpr (kTraced) {
+      if (elected()) trace(kind, step, what, object, value);
+      __syncwarp();
+    }
+  }
+
+  template <class T>
+  __device__ __forceinline__ void trace_add(Global<T> word, T value, Order order, Step step) {
+    if constexpr (kTraced)
+      if (order == Order::Release && lane() < kWarpLanes)
+        trace(TraceKind::Arrive, step, TraceObject::Word, word.address,
+              static_cast<uint32_t>(value));
+  }
+
+  __device__ __forceinline__ void trace(TraceKind kind, Step step,
+                                        TraceObject what = TraceObject::Nothing,
+                                        uint64_t object = 0, uint32_t value = 0) {
+    if constexpr (kTraced) {
+      const uint32_t active = __activemask();
+      if ((active & 1) == 0) return;
+      const uint32_t first = __shfl_sync(active, logged_, 0);
+      const uint32_t at = first + __popc(active & ((1u << warp_lane()) - 1));
+      logged_ = first + __popc(active);
+      const TraceLogs& logs = params_.trace;
+      const uint32_t place = agent_place(kRole, agent_);
+      const uint64_t agent = uint64_t{blockIdx.x} * kAgentsPerCta + place;
+      if (at < logs.capacity)
+        *ptx::global_pointer(Global<TraceEvent>{logs.events} + (agent * logs.capacity + at)) = {
+            ptx::nanoseconds(),
+            object,
+            value,
+            static_cast<uint16_t>(rank_),
+            static_cast<uint16_t>(sm_),
+            static_cast<uint8_t>(place),
+            kind,
+            step,
+            what};
+      if (warp_lane() == 0) *ptx::global_pointer(Global<uint32_t>{logs.counts} + agent) = logged_;
+    }
+  }
+
   const KernelParams& params_;
   uint64_t base_;
   uint32_t rank_;
   uint32_t sm_;
   uint32_t agent_;
+  uint32_t logged_ = 0;        ///< events in the agent's log
   uint32_t named_phases_ = 0;  ///< bit b: how often this thread passed named barrier b, odd or even
 };
 

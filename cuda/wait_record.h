@@ -6,6 +6,7 @@
 
 #include "common/kernel_plan.h"
 #include "common/machine.h"
+#include "common/wait_table.h"
 
 namespace moetwin {
 
@@ -32,23 +33,5 @@ struct alignas(16) WaitRecord {
   uint32_t got;
   uint64_t address;
 };
-
-/// Agents of a CTA, one record each: dispatch warps, load A, load B, math warpgroups.
-constexpr uint32_t kMaxMathWarpgroups = 2;
-constexpr uint32_t kAgentsPerCta = kDispatchWarps + 2 + kMaxMathWarpgroups;
-
-/// An agent's place among the records of its CTA.
-MOETWIN_HD constexpr uint32_t agent_place(Role role, uint32_t agent) {
-  switch (role) {
-    case Role::Dispatch:
-      return agent;
-    case Role::LoadA:
-      return kDispatchWarps;
-    case Role::LoadB:
-      return kDispatchWarps + 1;
-    default:
-      return kDispatchWarps + 2 + agent;
-  }
-}
 
 }  // namespace moetwin

@@ -76,6 +76,7 @@ struct RunResult {
   std::string schedule_string;  ///< given to --schedule it repeats the run; simulator only
   std::string state_digest;     ///< y, stages and must-be-zero words of every rank; simulator only
   ProtocolCounts counts;
+  uint64_t lost_trace_events = 0;  ///< of a card's timeline: agents' logs were full
   double seconds = 0;
   uint32_t threads = 1;
 

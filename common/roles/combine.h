@@ -132,6 +132,7 @@ MOETWIN_ROLE void combine(M& m, const KernelArgs& args) {
       combine_chunk(m, args, stages, token, routed, column,
                     left < args.plan.combine_columns ? left : args.plan.combine_columns);
     }
+    m.token_done(Step::CombineWriteY);
   }
 }
 

@@ -17,53 +17,57 @@
 
 namespace moetwin {
 
-/// What one tile's k loop multiplies: its parts are the pieces of a K block that are promoted by
-/// themselves, because they have a scale factor of their own.
-struct Multiply {
-  uint32_t k_blocks;
-  uint32_t parts;        ///< Linear1: 1 of 4 tensor-core steps; Linear2: 2 of 2
-  uint64_t even_scales;  ///< element of the weight scales for even 8-column chunks, k block 0
-  uint64_t odd_scales;   ///< the same for odd chunks (Linear1: up rows)
+/// Pieces of a K block that are promoted by themselves, because they have a scale factor of their
+/// own: Linear1 has one of 4 tensor-core steps, Linear2 two of 2.
+MOETWIN_HD constexpr uint32_t k_parts(TileKind kind) { return kind == TileKind::Linear1 ? 1 : 2; }
+
+/// Where a tile's weight scales begin, in elements: those of k block 0.
+struct WeightScales {
+  uint64_t even;  ///< for even 8-column chunks
+  uint64_t odd;   ///< for odd ones (Linear1: up rows)
 };
 
-MOETWIN_HD constexpr Multiply multiply_of(const Shape& shape, const TaskEntry& task) {
+MOETWIN_HD constexpr WeightScales weight_scales_of(const Shape& shape, const TaskEntry& task) {
   const uint64_t h = shape.hidden_blocks();
   const uint64_t i = shape.intermediate_blocks();
   if (task.kind == TileKind::Linear1) {
     // Tile n holds gate columns 64n.. and up columns 64n..: two tiles share a scale block.
     const uint64_t gate = (task.local_expert * 2 * i + task.n / 2) * h;
-    return {shape.hidden_blocks(), 1, gate, gate + i * h};
+    return {gate, gate + i * h};
   }
   const uint64_t row = (task.local_expert * h + task.n) * i;
-  return {shape.intermediate_blocks(), 2, row, row};
+  return {row, row};
 }
 
 /// Runs the k loop of a tile into `total`.
-template <Machine M>
+template <TileKind kKind, Machine M>
 MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& task, MathRows mine,
                                 PipelineState& stage, typename M::Accumulator& total) {
+  constexpr uint32_t kParts = k_parts(kKind);
+  constexpr uint32_t kSteps = kBlockK / kMmaK / kParts;
   const KernelPlan& plan = args.plan;
-  const Multiply multiply = multiply_of(args.shape, task);
-  const auto weight_scales = task.kind == TileKind::Linear1 ? m.w1_scales() : m.w2_scales();
-  const uint32_t steps = kBlockK / kMmaK / multiply.parts;
+  const WeightScales first = weight_scales_of(args.shape, task);
+  const auto weight_scales = kKind == TileKind::Linear1 ? m.w1_scales() : m.w2_scales();
   m.clear(total, mine.valid);
-  const uint32_t k_blocks = m.stepped_k_blocks(multiply.k_blocks);
+  const uint32_t k_blocks = m.stepped_k_blocks(
+      kKind == TileKind::Linear1 ? args.shape.hidden_blocks() : args.shape.intermediate_blocks());
   for (uint32_t k = 0; k < k_blocks; ++k) {
     m.mbarrier_wait(plan.full(stage.index), stage.parity, Step::MathWaitsForStage);
-    const float even = m.load(weight_scales + (multiply.even_scales + k), Step::MathReadScales);
-    const float odd = m.load(weight_scales + (multiply.odd_scales + k), Step::MathReadScales);
+    const float even = m.load(weight_scales + (first.even + k), Step::MathReadScales);
+    const float odd = m.load(weight_scales + (first.odd + k), Step::MathReadScales);
     const Shared<uint8_t> a{plan.shared.stage_a + stage.index * plan.stage_a_bytes() +
                             mine.first * kBlockK};
     const Shared<uint8_t> b{plan.shared.stage_b + stage.index * plan.stage_b_bytes()};
     const Shared<float> scales{plan.shared.stage_scales + stage.index * plan.stage_scale_bytes()};
-    for (uint32_t part = 0; part < multiply.parts; ++part) {
+    MOETWIN_UNROLL
+    for (uint32_t part = 0; part < kParts; ++part) {
       const auto row_scales = m.load_rows(scales + (part * plan.block_m + mine.first), mine.valid,
                                           Step::MathReadScales);
       typename M::Accumulator product;
-      m.mma(product, a, b, part * steps, steps, Step::MathMma);
+      m.template mma<kSteps>(product, a, b, part * kSteps, Step::MathMma);
       m.mma_commit(Step::MathMma);
       m.mma_wait(product, Step::MathMmaWait);
-      if (part + 1 == multiply.parts) {
+      if (part + 1 == kParts) {
         m.fence_proxy_async(FenceSpace::Shared, Step::MathFence);
         m.mbarrier_arrive(plan.empty(stage.index), Step::MathReleaseStage);
       }
@@ -97,12 +101,15 @@ MOETWIN_ROLE void math_role(M& m, const KernelArgs& args) {
     const RingSlot ring = ring_slot(task.block, plan.ring_blocks);
     const MathRows mine = math_rows(m.agent(), task.rows);
     typename M::Accumulator total;
-    multiply_tile(m, args, task, mine, stage, total);
-    release_block(m, task, ring);
-    if (task.kind == TileKind::Linear1)
+    if (task.kind == TileKind::Linear1) {
+      multiply_tile<TileKind::Linear1>(m, args, task, mine, stage, total);
+      release_block(m, task, ring);
       linear1_epilogue(m, args, task, ring, mine, total);
-    else
+    } else {
+      multiply_tile<TileKind::Linear2>(m, args, task, mine, stage, total);
+      release_block(m, task, ring);
       linear2_scatter(m, args, task, mine, total);
+    }
   }
   m.fence_proxy_async(FenceSpace::Both, Step::MathFenceAll);
   const uint32_t math_and_dispatch = plan.math_threads() + kDispatchThreads;

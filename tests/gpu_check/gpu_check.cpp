@@ -1,5 +1,6 @@
-// moetwin_gpu_check: many cases on one card in one process, every stage compared with the naive
-// path. For the machine that has the card: it needs no file but the cases named to it.
+// moetwin_gpu_check: many cases on one card in one process, every stage compared with the simulator
+// (or the naive path). For the machine that has the card: it needs no file but the cases named to
+// it. full_size.h has the layers that are too large for the simulator.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -8,17 +9,20 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
-#include <filesystem>
+#include <future>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "common/check.h"
+#include "cpu_sim/simulate.h"
 #include "cuda/gpu_session.h"
+#include "fuzz/coverage.h"
 #include "fuzz/generator.h"
 #include "model/case.h"
 #include "model/compare.h"
 #include "model/naive.h"
+#include "tests/gpu_check/full_size.h"
 
 namespace moetwin {
 namespace {
@@ -31,12 +35,11 @@ struct Options {
   std::string out = ".";
   uint32_t rotate = 0;
   bool hang = false;
+  bool coverage = false;
+  std::string against = "sim";
   std::vector<std::string> sizes;
   std::vector<std::string> times;
-  uint32_t block_m = 128;
-  uint32_t sms = 132;
-  uint32_t stages = 0;
-  std::string scheduler = "ring";
+  FullSizeOptions full;
   double limit_seconds = 0;
   uint32_t max_failures = 5;
 };
@@ -52,6 +55,8 @@ struct Prepared {
   std::string refused;  ///< why this card cannot run it, if it cannot
   std::vector<Problem> problems;
   std::vector<LayerResult> expected;
+  std::vector<Finding> unexpected;  ///< of the run that gave `expected`
+  Coverage covered;
 };
 
 class Checker {
@@ -59,14 +64,23 @@ class Checker {
   Checker(const Options& options, GpuSession& session) : options_(options), session_(session) {}
 
   /// Fills in problems and results; thread safe.
-  void prepare(Prepared& p, uint32_t threads) {
+  void prepare(Prepared& p) {
     try {
       for (const LaunchSpec& launch : p.c.launches) session_.check(launch.shape, p.c.kernel);
       WeightCache cache;
       for (size_t i = 0; i < p.c.launches.size(); ++i) {
         p.problems.push_back(make_problem(p.c, i, cache));
-        p.expected.push_back(run_naive(p.problems.back(), {threads}));
+        cover_launch(p.c, i, p.problems.back(), p.covered);
       }
+      if (options_.against == "naive") {
+        for (const Problem& problem : p.problems) p.expected.push_back(run_naive(problem, {1}));
+        return;
+      }
+      RunOptions run_options;
+      run_options.threads = 1;
+      RunResult run = simulate(p.c, run_options);
+      p.expected = std::move(run.launches);
+      p.unexpected = std::move(run.findings);
     } catch (const InputError& error) {
       p.refused = error.what();
     }
@@ -79,7 +93,13 @@ class Checker {
       return;
     }
     ++cases_;
-    bool good = true;
+    ++variants_[fmt::format("{} ranks, {}, BLOCK_M {}", p.c.shape.ranks,
+                            p.c.kernel.scheduler == SchedulerPolicy::Ring ? "ring" : "wave",
+                            p.c.kernel.block_m)];
+    for (const auto& [feature, count] : p.covered) covered_[feature] += count;
+    for (const Finding& finding : p.unexpected)
+      fmt::print("{} {}: {}\n", p.name, options_.against, finding.text);
+    bool good = p.unexpected.empty() && p.expected.size() == p.problems.size();
     for (size_t i = 0; good && i < p.problems.size(); ++i) {
       const GpuLaunch launch =
           session_.launch(p.problems[i], p.c.kernel, {false, true, p.c.world.poison});
@@ -91,10 +111,13 @@ class Checker {
       good = launch.finished && launch.findings.empty();
       if (!launch.finished) break;
       const Comparison comparison = compare_results(launch.result, p.expected[i]);
-      for (const StageComparison& stage : comparison.stages) values_ += stage.values;
+      for (const StageComparison& stage : comparison.stages) {
+        values_ += stage.values;
+        good = good && stage.compared();
+      }
       if (comparison.equal()) continue;
       good = false;
-      fmt::print("{} launch {}: {}\n", p.name, i, describe(comparison, "gpu", "naive"));
+      fmt::print("{} launch {}: {}\n", p.name, i, describe(comparison, "gpu", options_.against));
     }
     if (good) return;
     ++failures_;
@@ -109,10 +132,25 @@ class Checker {
 
   void summary(double seconds) const {
     fmt::print(
-        "{} cases, {} launches, {} routed rows, {} values compared, {} cases differ, {} not "
-        "for this card{}, {:.1f} s\n",
-        cases_, launches_, rows_, values_, failures_, refused_,
+        "against {}: {} cases, {} launches, {} routed rows, {} values compared, {} cases differ, "
+        "{} "
+        "not for this card{}, {:.1f} s\n",
+        options_.against, cases_, launches_, rows_, values_, failures_, refused_,
         last_refusal_.empty() ? "" : " (" + last_refusal_ + ")", seconds);
+  }
+
+  /// How many cases each variant had, and what the features came to.
+  void coverage() const {
+    for (const auto& [variant, count] : variants_) fmt::print("  {}: {} cases\n", variant, count);
+    uint64_t missing = 0;
+    for (const std::string& feature : wanted_features()) {
+      const auto found = covered_.find(feature);
+      if (found != covered_.end()) continue;
+      ++missing;
+      fmt::print("  not covered: {}\n", feature);
+    }
+    fmt::print("coverage: {} features wanted, {} missing\n", wanted_features().size(), missing);
+    for (const auto& [feature, count] : covered_) fmt::print("  {}: {}\n", feature, count);
   }
 
  private:
@@ -120,47 +158,41 @@ class Checker {
   GpuSession& session_;
   uint64_t cases_ = 0, launches_ = 0, rows_ = 0, values_ = 0, failures_ = 0, refused_ = 0;
   std::string last_refusal_;
+  std::map<std::string, uint64_t> variants_;
+  Coverage covered_;
 };
 
-/// Prepares a batch on all cores, then runs it on the card.
-void run_batches(Checker& checker, const Options& options) {
-  constexpr uint64_t kBatch = 128;
-  const uint64_t end = options.first + options.cases;
-  for (uint64_t first = options.first; first < end && !checker.enough(); first += kBatch) {
-    const int64_t count = static_cast<int64_t>(std::min(kBatch, end - first));
-    std::vector<Prepared> batch(static_cast<size_t>(count));
+/// Cases first, first + 1, ... prepared on all cores.
+std::vector<Prepared> prepare_batch(Checker& checker, const Options& options, uint64_t first,
+                                    uint64_t count) {
+  std::vector<Prepared> batch(count);
 #pragma omp parallel for schedule(dynamic, 1)
-    for (int64_t i = 0; i < count; ++i) {
-      Prepared& p = batch[static_cast<size_t>(i)];
-      p.name = fmt::format("case {}:{}", options.seed, first + static_cast<uint64_t>(i));
-      p.c = random_case(options.seed, first + static_cast<uint64_t>(i));
-      checker.prepare(p, 1);
-    }
+  for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) {
+    Prepared& p = batch[static_cast<size_t>(i)];
+    const uint64_t index = first + static_cast<uint64_t>(i);
+    p.name = fmt::format("case {}:{}", options.seed, index);
+    p.c = random_case(options.seed, index);
+    checker.prepare(p);
+  }
+  return batch;
+}
+
+/// Runs one batch on the card while the next one is prepared.
+void run_batches(Checker& checker, const Options& options) {
+  static constexpr uint64_t kBatch = 256;
+  const uint64_t end = options.first + options.cases;
+  const auto start = [&](uint64_t first) {
+    return std::async(std::launch::async, [&checker, &options, first, end] {
+      return prepare_batch(checker, options, first, std::min(kBatch, end - std::min(end, first)));
+    });
+  };
+  std::future<std::vector<Prepared>> next = start(options.first);
+  for (uint64_t first = options.first; first < end && !checker.enough(); first += kBatch) {
+    const std::vector<Prepared> batch = next.get();
+    next = start(first + kBatch);
     for (const Prepared& p : batch)
       if (!checker.enough()) checker.run(p);
   }
-}
-
-Case sized_case(const std::string& text, const Options& options) {
-  const size_t colon = text.find(':');
-  const std::string name = text.substr(0, colon);
-  Case c;
-  if (name == "flash")
-    c.shape = {1, 32, 6, 4096, 2048, 0};
-  else if (name == "v3")
-    c.shape = {1, 32, 8, 7168, 2048, 0};
-  else
-    throw InputError("size '" + text + "' is not flash:TOKENS or v3:TOKENS");
-  c.shape.max_tokens_per_rank =
-      colon == std::string::npos ? 1 : static_cast<uint32_t>(std::stoul(text.substr(colon + 1)));
-  c.tokens = {c.shape.max_tokens_per_rank};
-  c.clamp = 10;
-  c.kernel.block_m = options.block_m;
-  c.kernel.sms_per_rank = options.sms;
-  c.kernel.stages = options.stages != 0 ? options.stages : options.block_m == 64 ? 7 : 5;
-  c.kernel.scheduler = options.scheduler == "wave" ? SchedulerPolicy::Wave : SchedulerPolicy::Ring;
-  set_launches(c, 1);
-  return c;
 }
 
 /// Launches the same few cases over and over: y must stay as it was the first time.
@@ -199,8 +231,10 @@ uint64_t run_rotation(GpuSession& session, const Options& options) {
     const bool same = launch.finished && launch.findings.empty() && launch.result.y == turn.y;
     wrong += !same;
   }
-  fmt::print("rotation: {} launches of {} cases, {} differ from their first\n", options.rotate,
-             turns.size(), wrong);
+  fmt::print(
+      "rotation: {} launches of {} cases, {} differ from their first or leave a must-be-zero "
+      "word\n",
+      options.rotate, turns.size(), wrong);
   return wrong;
 }
 
@@ -239,12 +273,12 @@ uint64_t run_hangs() {
 
 void run_times(GpuSession& session, const Options& options) {
   for (const std::string& text : options.times) {
-    const Case c = sized_case(text, options);
+    const Case c = full_size_case(text, options.full);
     WeightCache cache;
     std::vector<double> us = session.time(make_problem(c, 0, cache), c.kernel, 30);
     std::sort(us.begin(), us.end());
     fmt::print("{} block_m {} stages {} {}: median {:.1f} us, least {:.1f}, most {:.1f}\n", text,
-               c.kernel.block_m, c.kernel.stages, options.scheduler, us[us.size() / 2], us.front(),
+               c.kernel.block_m, c.kernel.stages, options.full.wave ? "wave" : "ring", us[us.size() / 2], us.front(),
                us.back());
     std::fflush(stdout);
   }
@@ -257,18 +291,17 @@ int run(const Options& options) {
              session.device().driver, session.device().sms, omp_get_max_threads());
   Checker checker(options, session);
   for (const std::string& file : options.files) {
-    Prepared p{file, load_case(file), "", {}, {}};
-    checker.prepare(p, 0);
-    checker.run(p);
-  }
-  for (const std::string& size : options.sizes) {
-    Prepared p{size, sized_case(size, options), "", {}, {}};
-    checker.prepare(p, 0);
+    Prepared p;
+    p.name = file;
+    p.c = load_case(file);
+    checker.prepare(p);
     checker.run(p);
   }
   run_batches(checker, options);
   checker.summary(seconds_since(start));
+  if (options.coverage) checker.coverage();
   uint64_t wrong = checker.failures();
+  wrong += check_full_sizes(session, options.sizes, options.full);
   if (options.rotate != 0) wrong += run_rotation(session, options);
   if (options.hang) wrong += run_hangs();
   run_times(session, options);
@@ -280,7 +313,10 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   moetwin::Options options;
-  CLI::App app("Compares the kernel on card 0 with the naive path, stage by stage.");
+  CLI::App app("Compares the kernel on card 0 with the simulator, stage by stage.");
+  app.add_option("--against", options.against, "sim or naive")
+      ->check(CLI::IsMember({"sim", "naive"}));
+  app.add_flag("--coverage", options.coverage, "print what the cases covered");
   app.add_option("--cases", options.cases, "generated cases to run");
   app.add_option("--seed", options.seed, "their stream");
   app.add_option("--first", options.first, "number of the first");
@@ -289,10 +325,10 @@ int main(int argc, char** argv) {
   app.add_flag("--hang", options.hang, "plant missing arrives and look at the report");
   app.add_option("--size", options.sizes, "full-size layers to compare: flash:T or v3:T");
   app.add_option("--time", options.times, "full-size layers to time: flash:T or v3:T");
-  app.add_option("--block-m", options.block_m, "of full-size layers");
-  app.add_option("--sms", options.sms, "of full-size layers");
-  app.add_option("--stages", options.stages, "of full-size layers; 0: as many as fit");
-  app.add_option("--scheduler", options.scheduler, "of full-size layers: ring or wave");
+  app.add_option("--block-m", options.full.block_m, "of full-size layers");
+  app.add_option("--sms", options.full.sms, "of full-size layers");
+  app.add_option("--stages", options.full.stages, "of full-size layers; 0: as many as fit");
+  app.add_flag("--wave", options.full.wave, "full-size layers under the wave policy");
   app.add_option("--limit", options.limit_seconds, "longest wait in the kernel, in seconds");
   app.add_option("--max-failures", options.max_failures, "stop after so many");
   app.add_option("files", options.files, "case files to run");

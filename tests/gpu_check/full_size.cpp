@@ -1,0 +1,195 @@
+#include "tests/gpu_check/full_size.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+#include "common/check.h"
+#include "common/number_formats.h"
+#include "common/slot_table.h"
+#include "model/compare.h"
+#include "model/naive.h"
+#include "tests/gpu_check/plain_layer.h"
+
+namespace moetwin {
+namespace {
+
+constexpr uint32_t kSampledRows = 64;
+/// One step of BF16, relative to its value.
+constexpr double kBf16Step = 1.0 / 256;
+
+/// Weights made once for all runs of a shape.
+class HeldWeights : public WeightSource {
+ public:
+  HeldWeights(const WeightSource& source, uint32_t experts) : experts_(experts) {
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int64_t expert = 0; expert < int64_t{experts}; ++expert)
+      experts_[static_cast<size_t>(expert)] = source.expert(static_cast<uint32_t>(expert));
+  }
+  std::shared_ptr<const ExpertWeights> expert(uint32_t expert) const override {
+    return experts_[expert];
+  }
+
+ private:
+  std::vector<std::shared_ptr<const ExpertWeights>> experts_;
+};
+
+/// Tokens spread over a launch, with at least kSampledRows rows where it has so many.
+std::vector<uint32_t> sampled_tokens(const Problem& problem) {
+  const uint32_t tokens = problem.ranks.front().num_tokens;
+  const uint32_t topk = problem.shape.topk;
+  const uint32_t wanted = std::min(tokens, (kSampledRows + topk - 1) / topk);
+  std::vector<uint32_t> sample;
+  for (uint32_t i = 0; i < wanted; ++i)
+    sample.push_back(static_cast<uint32_t>(uint64_t{i} * (tokens - 1) / std::max(1u, wanted - 1)));
+  return sample;
+}
+
+template <class T>
+void take(const std::vector<T>& from, size_t row, size_t width, std::vector<T>& to) {
+  to.insert(to.end(), from.begin() + static_cast<std::ptrdiff_t>(row * width),
+            from.begin() + static_cast<std::ptrdiff_t>((row + 1) * width));
+}
+
+/// The launch that brings these tokens alone. A token's bits do not depend on the others.
+Problem problem_of(const Problem& whole, const std::vector<uint32_t>& sample) {
+  Problem part = whole;
+  const RankInput& from = whole.ranks.front();
+  RankInput& to = part.ranks.front();
+  to = {};
+  to.num_tokens = static_cast<uint32_t>(sample.size());
+  for (const uint32_t token : sample) {
+    take(from.x_codes, token, whole.shape.hidden, to.x_codes);
+    take(from.x_scales, token, whole.shape.hidden_blocks(), to.x_scales);
+    take(from.topk_idx, token, whole.shape.topk, to.topk_idx);
+    take(from.topk_weights, token, whole.shape.topk, to.topk_weights);
+  }
+  return part;
+}
+
+/// What `expected`, the result of the sampled tokens, is in the whole result.
+LayerResult result_of(const LayerResult& whole, const LayerResult& expected,
+                      const std::vector<uint32_t>& sample) {
+  const Shape& s = whole.shape;
+  LayerResult part;
+  part.shape = s;
+  part.tokens = expected.tokens;
+  part.slots = expected.slots;  // of a sample the slot table says nothing
+  for (const uint32_t token : sample) take(whole.y, token, s.hidden, part.y);
+  size_t at = 0;
+  for (size_t row = 0; row < whole.rows.size() && at < expected.rows.size(); ++row) {
+    const uint32_t place = expected.rows[at].token;
+    if (whole.rows[row].token != sample[place] || whole.rows[row].k != expected.rows[at].k)
+      continue;
+    part.rows.push_back(whole.rows[row]);
+    part.rows.back().token = place;
+    take(whole.l1_codes, row, s.intermediate, part.l1_codes);
+    take(whole.l1_scales, row, s.linear1_scale_groups(), part.l1_scales);
+    take(whole.l2, row, s.hidden, part.l2);
+    ++at;
+  }
+  return part;
+}
+
+struct Distance {
+  double relative_rms = 0;
+  double largest = 0;  ///< of |y - reference| over the largest |reference| of its token
+};
+
+Distance distance(const std::vector<uint16_t>& y, const std::vector<uint16_t>& reference,
+                  size_t hidden) {
+  Distance d;
+  double squares = 0;
+  double reference_squares = 0;
+  for (size_t token = 0; token < y.size() / hidden; ++token) {
+    double most = 0;
+    double error = 0;
+    for (size_t i = token * hidden; i < (token + 1) * hidden; ++i) {
+      const double right = decode_bf16(reference[i]);
+      const double off = decode_bf16(y[i]) - right;
+      squares += off * off;
+      reference_squares += right * right;
+      most = std::max(most, std::abs(right));
+      error = std::max(error, std::abs(off));
+    }
+    if (most > 0) d.largest = std::max(d.largest, error / most);
+  }
+  d.relative_rms = std::sqrt(squares / reference_squares);
+  return d;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Whether this size is right; prints its line.
+bool check_size(GpuSession& session, const std::string& text, const Case& c,
+                const Problem& problem) {
+  const auto start = std::chrono::steady_clock::now();
+  const GpuLaunch launch = session.launch(problem, c.kernel);
+  for (const Finding& finding : launch.findings) fmt::print("{}: {}\n", text, finding.text);
+  if (!launch.finished || !launch.findings.empty()) return false;
+  const std::vector<uint32_t> sample = sampled_tokens(problem);
+  const LayerResult expected = run_naive(problem_of(problem, sample));
+  const LayerResult part = result_of(launch.result, expected, sample);
+  const Comparison comparison = compare_results(part, expected);
+  const bool equal = part.rows.size() == expected.rows.size() && comparison.equal();
+  if (!equal) fmt::print("{}: {}\n", text, describe(comparison, "gpu", "naive"));
+  const Distance d = distance(launch.result.y, plain_layer(problem), problem.shape.hidden);
+  fmt::print(
+      "{}: {} of {} rows sampled {}; whole y against the plain kernels: relative RMS {:.3e}, "
+      "largest {:.3e} of a token's largest; {:.1f} s\n",
+      text, expected.rows.size(), launch.result.rows.size(), equal ? "equal" : "DIFFER",
+      d.relative_rms, d.largest, seconds_since(start));
+  std::fflush(stdout);
+  return equal && d.relative_rms <= kBf16Step;
+}
+
+}  // namespace
+
+Case full_size_case(const std::string& text, const FullSizeOptions& options) {
+  const size_t colon = text.find(':');
+  const std::string name = text.substr(0, colon);
+  Case c;
+  if (name == "flash")
+    c.shape = {1, 32, 6, 4096, 2048, 0};
+  else if (name == "v3")
+    c.shape = {1, 32, 8, 7168, 2048, 0};
+  else
+    throw InputError("size '" + text + "' is not flash:TOKENS or v3:TOKENS");
+  c.shape.max_tokens_per_rank =
+      colon == std::string::npos ? 1 : static_cast<uint32_t>(std::stoul(text.substr(colon + 1)));
+  c.tokens = {c.shape.max_tokens_per_rank};
+  c.clamp = 10;
+  c.kernel.block_m = options.block_m;
+  c.kernel.sms_per_rank = options.sms;
+  c.kernel.stages = options.stages != 0 ? options.stages : options.block_m == 64 ? 7 : 5;
+  c.kernel.scheduler = options.wave ? SchedulerPolicy::Wave : SchedulerPolicy::Ring;
+  set_launches(c, 1);
+  return c;
+}
+
+uint64_t check_full_sizes(GpuSession& session, const std::vector<std::string>& sizes,
+                          const FullSizeOptions& options) {
+  uint64_t wrong = 0;
+  Shape last{};
+  std::shared_ptr<const WeightSource> weights;
+  for (const std::string& text : sizes) {
+    const Case c = full_size_case(text, options);
+    WeightCache cache;
+    Problem problem = make_problem(c, 0, cache);
+    if (!weights || c.shape.hidden != last.hidden) {
+      weights.reset();
+      weights = std::make_shared<HeldWeights>(*problem.weights, c.shape.experts);
+    }
+    last = c.shape;
+    problem.weights = weights;
+    wrong += !check_size(session, text, c, problem);
+  }
+  return wrong;
+}
+
+}  // namespace moetwin

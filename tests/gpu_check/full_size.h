@@ -1,0 +1,30 @@
+// Full-size layers on the card: a sample of rows against the CPU bit for bit, and the whole y
+// against the plain reference kernels.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cuda/gpu_session.h"
+
+namespace moetwin {
+
+struct FullSizeOptions {
+  uint32_t block_m = 128;
+  uint32_t sms = 132;
+  uint32_t stages = 0;  ///< 0: as many as fit
+  bool wave = false;
+};
+
+/// The case behind NAME:TOKENS, NAME being flash (hidden 4096, intermediate 2048, top-6) or v3
+/// (7168, 2048, top-8): one rank, 32 experts, activation limit 10. Throws InputError.
+Case full_size_case(const std::string& text, const FullSizeOptions& options);
+
+/// Runs NAME:TOKENS for each of `sizes`, prints a line each and returns how many were wrong: a
+/// sampled row (of at least 64, or all) that differs from the CPU at any stage, or a y further from
+/// the plain reference than BF16 rounding: a relative RMS above 2^-8.
+uint64_t check_full_sizes(GpuSession& session, const std::vector<std::string>& sizes,
+                          const FullSizeOptions& options);
+
+}  // namespace moetwin
