@@ -11,6 +11,7 @@
 #include "common/epilogue_math.h"
 #include "common/roles/start.h"
 #include "cuda/bounded_wait.h"
+#include "cuda/event_log.h"
 #include "cuda/wgmma.h"
 
 namespace moetwin {
@@ -474,10 +475,7 @@ class Sm90Machine {
     record.got = got;
   }
 
-  // Events. The agent's first warp logs them, its first lane wherever that is active; lanes that
-  // log together share the log in lane order. A word is logged by its address, which the host
-  // turns into a word_id().
-
+  /// Events of the whole agent, converged.
   __device__ __forceinline__ void trace_elected(TraceKind kind, Step step,
                                                 TraceObject what = TraceObject::Nothing,
                                                 uint64_t object = 0, uint32_t value = 0) {
@@ -486,7 +484,7 @@ class Sm90Machine {
       __syncwarp();
     }
   }
-
+  /// Release adds are arrivals, made by any lanes of the agent's first warp.
   template <class T>
   __device__ __forceinline__ void trace_add(Global<T> word, T value, Order order, Step step) {
     if constexpr (kTraced)
@@ -494,32 +492,13 @@ class Sm90Machine {
         trace(TraceKind::Arrive, step, TraceObject::Word, word.address,
               static_cast<uint32_t>(value));
   }
-
   __device__ __forceinline__ void trace(TraceKind kind, Step step,
                                         TraceObject what = TraceObject::Nothing,
                                         uint64_t object = 0, uint32_t value = 0) {
-    if constexpr (kTraced) {
-      const uint32_t active = __activemask();
-      if ((active & 1) == 0) return;
-      const uint32_t first = __shfl_sync(active, logged_, 0);
-      const uint32_t at = first + __popc(active & ((1u << warp_lane()) - 1));
-      logged_ = first + __popc(active);
-      const TraceLogs& logs = params_.trace;
-      const uint32_t place = agent_place(kRole, agent_);
-      const uint64_t agent = uint64_t{blockIdx.x} * kAgentsPerCta + place;
-      if (at < logs.capacity)
-        *ptx::global_pointer(Global<TraceEvent>{logs.events} + (agent * logs.capacity + at)) = {
-            ptx::nanoseconds(),
-            object,
-            value,
-            static_cast<uint16_t>(rank_),
-            static_cast<uint16_t>(sm_),
-            static_cast<uint8_t>(place),
-            kind,
-            step,
-            what};
-      if (warp_lane() == 0) *ptx::global_pointer(Global<uint32_t>{logs.counts} + agent) = logged_;
-    }
+    if constexpr (kTraced)
+      log_.add(params_.trace,
+               {0, object, value, static_cast<uint16_t>(rank_), static_cast<uint16_t>(sm_),
+                static_cast<uint8_t>(agent_place(kRole, agent_)), kind, step, what});
   }
 
   const KernelParams& params_;
@@ -527,7 +506,7 @@ class Sm90Machine {
   uint32_t rank_;
   uint32_t sm_;
   uint32_t agent_;
-  uint32_t logged_ = 0;        ///< events in the agent's log
+  EventLog log_;
   uint32_t named_phases_ = 0;  ///< bit b: how often this thread passed named barrier b, odd or even
 };
 
