@@ -278,8 +278,8 @@ void run_times(GpuSession& session, const Options& options) {
     std::vector<double> us = session.time(make_problem(c, 0, cache), c.kernel, 30);
     std::sort(us.begin(), us.end());
     fmt::print("{} block_m {} stages {} {}: median {:.1f} us, least {:.1f}, most {:.1f}\n", text,
-               c.kernel.block_m, c.kernel.stages, options.full.wave ? "wave" : "ring", us[us.size() / 2], us.front(),
-               us.back());
+               c.kernel.block_m, c.kernel.stages, options.full.wave ? "wave" : "ring",
+               us[us.size() / 2], us.front(), us.back());
     std::fflush(stdout);
   }
 }

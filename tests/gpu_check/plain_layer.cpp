@@ -1,5 +1,6 @@
 #include "tests/gpu_check/plain_layer.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -69,6 +70,23 @@ Rows sort_rows(const Problem& problem) {
   return rows;
 }
 
+/// Rows of `width` values from the order by expert to (token, k) ascending, or back.
+std::vector<float> reorder(const std::vector<float>& from, const Rows& rows, size_t width,
+                           bool to_experts) {
+  std::vector<float> to(from.size());
+  size_t canonical = 0;
+  for (const int32_t sorted : rows.row_of_slot) {
+    if (sorted < 0) continue;
+    const size_t by_expert = static_cast<size_t>(sorted) * width;
+    const size_t source = to_experts ? canonical * width : by_expert;
+    const size_t target = to_experts ? by_expert : canonical * width;
+    std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(source), width,
+                to.begin() + static_cast<std::ptrdiff_t>(target));
+    ++canonical;
+  }
+  return to;
+}
+
 /// One of the two weight matrices of every expert that has rows.
 struct CardMatrix {
   CardArray<uint8_t> codes;
@@ -88,7 +106,7 @@ struct CardMatrix {
 
 }  // namespace
 
-std::vector<uint16_t> plain_layer(const Problem& problem) {
+PlainResult plain_layer(const Problem& problem, const std::vector<float>* given) {
   MOETWIN_CHECK(problem.shape.ranks == 1);
   const Shape& s = problem.shape;
   const RankInput& input = problem.ranks.front();
@@ -112,18 +130,22 @@ std::vector<uint16_t> plain_layer(const Problem& problem) {
   const auto num_tiles = static_cast<uint32_t>(rows.tiles.size());
   const CardArray<float> x(uint64_t{count} * s.hidden);
   const CardArray<float> gate_up(uint64_t{count} * 2 * s.intermediate);
-  const CardArray<float> l1(uint64_t{count} * s.intermediate);
+  CardArray<float> l1(uint64_t{count} * s.intermediate);
   const CardArray<float> l2(uint64_t{count} * s.hidden);
   const CardArray<uint16_t> y(uint64_t{input.num_tokens} * s.hidden);
   plain::gather(codes.data(), scales.data(), tokens.data(), count, s.hidden, x.data());
   plain::multiply(x.data(), w1.weights, tiles.data(), num_tiles, gate_up.data());
   plain::activate(gate_up.data(), row_weights.data(), count, s.intermediate, problem.clamp,
                   l1.data());
+  PlainResult result;
+  result.l1 = reorder(l1.get(), rows, s.intermediate, false);
+  if (given != nullptr) l1.put(0, reorder(*given, rows, s.intermediate, true));
   plain::multiply(l1.data(), w2.weights, tiles.data(), num_tiles, l2.data());
   plain::combine(l2.data(), slots.data(), input.num_tokens, s.topk, s.hidden, y.data());
   require(cudaGetLastError());
   require(cudaDeviceSynchronize());
-  return y.get();
+  result.y = y.get();
+  return result;
 }
 
 }  // namespace moetwin

@@ -10,7 +10,13 @@
 
 namespace moetwin {
 
-/// y [tokens, H] BF16 of a problem with one rank. Throws std::runtime_error where the card fails.
-std::vector<uint16_t> plain_layer(const Problem& problem);
+struct PlainResult {
+  std::vector<float> l1;    ///< [N, I] requantised values of the routed rows, (token, k) ascending
+  std::vector<uint16_t> y;  ///< [tokens, H] BF16
+};
+
+/// A problem with one rank. `l1`, where given, takes the place of the reference's own Linear1
+/// before Linear2. Throws std::runtime_error where the card fails.
+PlainResult plain_layer(const Problem& problem, const std::vector<float>* l1 = nullptr);
 
 }  // namespace moetwin
