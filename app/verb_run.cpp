@@ -97,6 +97,8 @@ int run(const Options& o) {
   const RunOptions options = run_options(o);
   check_options(backend, options);
   const CardRanks cards = read_card_ranks(o.gpus, backend.on_card);
+  if (cards.gpus != 0 && !o.trace.empty())
+    throw InputError("--trace: several cards have no timeline; one card or --backend sim has");
   if (const auto served = serve_card_rank(backend.on_card)) return *served;
   const Case c = load_case(o.path);
   check_card_ranks(cards, c);

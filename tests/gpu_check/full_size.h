@@ -26,7 +26,8 @@ Case full_size_case(const std::string& text, const FullSizeOptions& options);
 /// - a value of Linear1 is further than one E4M3 step (and 2^-11 of its group's largest, which the
 ///   tensor core's 13 bits may cost) from the plain reference's;
 /// - y is further than BF16 rounding from what the plain kernels make of the kernel's own Linear1:
-///   a relative RMS above 2^-8, or a value off by more than 2^-7 of its token's largest.
+///   a relative RMS above 2^-8, or a value off by more than one BF16 step of each value that is
+///   rounded on its way (the token's rows and itself) and 2^-11 of each row's largest.
 /// Against the plain reference end to end the distance is printed, not judged: where a value falls
 /// into another E4M3 step, y moves by more than BF16 rounds.
 uint64_t check_full_sizes(GpuSession& session, const std::vector<std::string>& sizes,

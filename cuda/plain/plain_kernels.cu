@@ -1,7 +1,9 @@
+// The plain reference's kernels, one idea each and no more than that: a block a row, or a block a
+// tile of 64 x 64 in shared memory. Test code: nothing that ships calls it.
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
 
-#include "tests/gpu_check/plain_kernels.h"
+#include "cuda/plain/plain_kernels.h"
 
 namespace moetwin::plain {
 namespace {
