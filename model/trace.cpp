@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <unordered_map>
 
 #include "common/check.h"
+#include "model/output_file.h"
 #include "model/perfetto.h"
 
 namespace moetwin {
@@ -336,11 +336,7 @@ std::string encode_trace(const std::vector<KernelArgs>& launches,
 
 void write_trace(const std::string& path, const std::vector<KernelArgs>& launches,
                  const std::vector<TraceEvent>& events) {
-  const std::string bytes = encode_trace(launches, events);
-  std::ofstream file(path, std::ios::binary);
-  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  file.close();
-  if (!file) throw InputError(fmt::format("--trace: '{}' cannot be written", path));
+  write_file(path, encode_trace(launches, events), "--trace");
 }
 
 }  // namespace moetwin
