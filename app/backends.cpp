@@ -10,6 +10,7 @@
 
 #include "common/check.h"
 #include "cpu_sim/simulate.h"
+#include "fuzz/plants.h"
 #include "model/naive.h"
 
 #ifdef MOETWIN_HAVE_CUDA
@@ -20,7 +21,9 @@
 namespace moetwin {
 namespace {
 
-RunResult run_sim(const Case& c, const RunOptions& options) { return simulate(c, options); }
+RunResult run_sim(const Case& c, const RunOptions& options) {
+  return c.plant.empty() ? simulate(c, options) : simulate_planted(c, options);
+}
 
 RunResult run_naive_launches(const Case& c, const RunOptions& options) {
   const auto start = std::chrono::steady_clock::now();

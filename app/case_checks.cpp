@@ -9,6 +9,7 @@
 
 #include "common/check.h"
 #include "cpu_sim/schedule.h"
+#include "fuzz/plants.h"
 #include "model/checked_plan.h"
 #include "model/memory_estimate.h"
 
@@ -109,8 +110,11 @@ uint64_t protocol_bytes(const Case& c) {
 }
 
 void check_case(const Case& c, const Backend& backend, const CaseChecks& checks) {
-  if (!c.plant.empty())
-    throw InputError(fmt::format("plant: '{}' is not a planted fault; this moetwin has none",
+  if (!c.plant.empty() && !backend.simulated)
+    throw InputError(
+        fmt::format("plant: only backend 'sim' has planted faults, not '{}'", backend.name));
+  if (!c.plant.empty() && !is_plant(c.plant))
+    throw InputError(fmt::format("plant: '{}' is not a planted fault (moetwin faults --list)",
                                  c.plant.substr(0, 60)));
   check_schedule(checks.schedule.empty() ? c.schedule : checks.schedule, c.shape.ranks);
   for (const LaunchSpec& launch : c.launches) plan_of(c, launch, checks.unsafe_ring);

@@ -26,6 +26,8 @@ constexpr Verb kVerbs[] = {
     {"golden", "record digests of many cases, or check recorded ones", add_golden},
     {"layout", "the symmetric buffer of a case, region by region", add_layout},
     {"ring", "the smallest ring of a case that cannot deadlock, and why", add_ring},
+    {"explore", "many schedules of a case: findings, behaviours, coverage", add_explore},
+    {"faults", "planted faults and generated mutants: the kill score", add_faults},
     {"bench", "speed, as ratios measured in one run", add_bench},
 };
 

@@ -31,5 +31,7 @@ VerbAction add_golden(VerbOptions& options);
 VerbAction add_layout(VerbOptions& options);
 VerbAction add_ring(VerbOptions& options);
 VerbAction add_bench(VerbOptions& options);
+VerbAction add_explore(VerbOptions& options);
+VerbAction add_faults(VerbOptions& options);
 
 }  // namespace moetwin

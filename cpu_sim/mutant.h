@@ -20,7 +20,16 @@ enum class MutantKind : uint8_t {
   Scope,       ///< the scope of a release or acquire is one narrower: sys, gpu, cta
   Swap,        ///< the call is made behind its next neighbour: a fence behind the arrive that
                ///< follows it. `delta`: behind that many (0: 1)
+  LateTarget,  ///< a wait compares with the word as it is when the wait begins
+  Unmask,      ///< a masked slot is read as expert 0
+  Narrow,      ///< a copy's offset into its region is cut to 32 bits
+  RingRow,     ///< metadata is indexed by the ring row, wherever it is touched
+  ClearEarly,  ///< region number `delta` is cleared before a named barrier instead of behind it
+  Leave,       ///< the agent leaves the kernel at a named barrier
 };
+
+/// Thrown through a role program by MutantKind::Leave.
+struct LeaveKernel {};
 
 /// One scope narrower, as MutantKind::Scope makes it. The machine has no clusters yet.
 constexpr Scope narrower(Scope scope) { return scope == Scope::Sys ? Scope::Gpu : Scope::Cta; }
@@ -32,7 +41,9 @@ struct Mutant {
   int64_t delta = 0;
   uint32_t first = 0;
   uint32_t last = UINT32_MAX;
-  Role role = Role::Count;  ///< only agents of this role; Count: all
+  Role role = Role::Count;        ///< only agents of this role; Count: all
+  uint32_t rank = UINT32_MAX;     ///< only agents of this rank; UINT32_MAX: all
+  Region region = Region::Count;  ///< dropped stores: only those to this region; Count: all
 };
 
 }  // namespace moetwin

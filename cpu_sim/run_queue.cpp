@@ -91,6 +91,13 @@ bool RunQueue::remove(uint32_t agent) {
   return true;
 }
 
+void RunQueue::list(std::vector<uint32_t>& agents) const {
+  MOETWIN_CHECK(order_ == Order::Arrival);
+  for (const List& list : lists_)
+    for (uint32_t agent = list.head; agent != kEnd; agent = links_[agent].next)
+      agents.push_back(agent);
+}
+
 void RunQueue::unlink(uint32_t agent) {
   Link& link = links_[agent];
   List& list = lists_[band_of(link.key)];

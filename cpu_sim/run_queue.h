@@ -60,6 +60,8 @@ class RunQueue {
 
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
+  /// Arrival form: appends the queued agents in the order in which pop_min() would give them.
+  void list(std::vector<uint32_t>& agents) const;
 
   /// Key form: gives every queued agent the key `key_of(agent, old key)`. O(n).
   template <typename KeyOf>

@@ -91,6 +91,9 @@ void Scheduler::start(const Schedule& schedule, const RunSettings& settings) {
   schedule_ = schedule;
   landing_ = settings.landing;
   record_ = settings.record;
+  chooser_ = settings.chooser;
+  picked_ = Chooser::kNobody;
+  MOETWIN_CHECK(chooser_ == nullptr || schedule.policy == SchedulePolicy::Step);
   preempts_ = schedule.policy != SchedulePolicy::Fifo;
   agents_.clear();
   queue_.start(policy_orders_by_arrival(schedule.policy) ? RunQueue::Order::Arrival
@@ -188,10 +191,21 @@ bool Scheduler::forced() const {
          schedule_.deviations[next_deviation_].choice == choices_;
 }
 
+uint32_t Scheduler::ask_chooser(uint32_t running) {
+  candidates_.clear();
+  if (running != Chooser::kNobody) candidates_.push_back(running);
+  queue_.list(candidates_);
+  return chooser_->choose(candidates_, running);
+}
+
 uint32_t Scheduler::next() {
   MOETWIN_CHECK(!queue_.empty());
   uint32_t agent;
-  if (forced()) {
+  if (chooser_ != nullptr) {
+    agent = picked_ != Chooser::kNobody ? picked_ : ask_chooser(Chooser::kNobody);
+    picked_ = Chooser::kNobody;
+    MOETWIN_CHECK(queue_.remove(agent));
+  } else if (forced()) {
     agent = schedule_.deviations[next_deviation_].agent;
     if (!queue_.remove(agent))
       throw InputError("schedule: this replay does not fit this case: choice " +
@@ -234,7 +248,11 @@ bool Scheduler::continues(uint32_t agent, uint64_t time) {
     }
   const uint64_t key = key_of(agent, time);
   bool goes_on;
-  if (forced()) {
+  if (chooser_ != nullptr) {
+    picked_ = ask_chooser(agent);
+    goes_on = picked_ == agent;
+    if (goes_on) picked_ = Chooser::kNobody;
+  } else if (forced()) {
     goes_on = schedule_.deviations[next_deviation_].agent == agent;
     if (goes_on) ++next_deviation_;
   } else if (schedule_.policy == SchedulePolicy::Step ||

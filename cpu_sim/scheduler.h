@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cpu_sim/probes.h"
 #include "cpu_sim/run_queue.h"
 #include "cpu_sim/schedule.h"
 
@@ -36,6 +37,7 @@ struct RunSettings {
   LandingOrder landing = LandingOrder::Late;
   uint64_t expected_choices = 100000;  ///< pct places its changes below it; same for same case
   bool record = false;                 ///< keep what recorded() needs
+  Chooser* chooser = nullptr;          ///< decides every choice; the policy must be step
 };
 
 /// The key of a runnable agent, by policy (band 0 unless said otherwise):
@@ -118,6 +120,7 @@ class Scheduler {
   void advance(uint64_t key);
   bool wins(uint32_t agent, uint64_t key) const;
   bool forced() const;
+  uint32_t ask_chooser(uint32_t running);
   void chosen(uint32_t agent, bool by_default);
   void enqueue(uint32_t agent, uint64_t key);
 
@@ -125,6 +128,9 @@ class Scheduler {
   LandingOrder landing_ = LandingOrder::Late;
   bool preempts_ = false;
   bool record_ = false;
+  Chooser* chooser_ = nullptr;
+  uint32_t picked_ = Chooser::kNobody;  ///< by the chooser, to go next
+  std::vector<uint32_t> candidates_;    ///< what the chooser is shown
   bool preempted_ = false;  ///< the last continues() was false, and next() is still to come
   uint32_t held_role_ = UINT32_MAX;
   std::vector<Agent> agents_;

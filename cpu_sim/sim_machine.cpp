@@ -17,8 +17,15 @@ SimMachine::Accumulator::~Accumulator() {
 bool SimMachine::mutated_visit() {
   const Mutant& mutant = sim_.mutant();
   if (mutant.role != Role::Count && mutant.role != agent_.role) return false;
+  if (mutant.rank != UINT32_MAX && mutant.rank != agent_.rank) return false;
   const uint32_t visit = agent_.mutant_visits++;
   return visit >= mutant.first && visit <= mutant.last;
+}
+
+void SimMachine::clear_early(Region region) {
+  const auto words = this->region<uint32_t>(region);
+  for (uint64_t i = 0; i < sim_.plan_layout().size(region) / sizeof(uint32_t); ++i)
+    store(words + i, 0u, Step::CleanupClear);
 }
 
 void SimMachine::make_postponed_call() {
@@ -68,6 +75,7 @@ void SimMachine::wait_until(Global<uint32_t> word, Awaited awaited, Scope scope,
   weaken(order, scope, step);
   awaited.value += static_cast<uint32_t>(delta(MutantKind::Target, step));
   trace(TraceKind::Begin, step, TraceObject::Word, word.address);
+  if (mutated(MutantKind::LateTarget, step)) awaited.value = peek(word, step);
   bool listening = false;
   for (;;) {
     const uint32_t value = peek(word, step);
@@ -86,6 +94,10 @@ void SimMachine::wait_until(Global<uint32_t> word, Awaited awaited, Scope scope,
     checker_->word_wait(sim_.id_of(agent_), who(), order, scope, step,
                         sim_.race_range(word.address, 4));
   trace(TraceKind::End, step, TraceObject::Word, word.address);
+  const SyncOp op = awaited.kind == Awaited::Kind::AtLeast ? SyncOp::WaitAtLeast
+                    : awaited.kind == Awaited::Kind::Equal ? SyncOp::WaitEqual
+                                                           : SyncOp::WaitFlip;
+  sim_.synced(sim_.id_of(agent_), step, op, word.address, awaited.value);
   synchronised();
 }
 
@@ -125,6 +137,8 @@ bool SimMachine::arrive_named(NamedBarrier barrier, uint32_t threads, bool waits
   if (fault != BarrierFault::None)
     sim_.barrier_fault(agent_, fault, step,
                        fmt::format("named barrier {}", named_barrier_name(barrier)));
+  sim_.synced(sim_.id_of(agent_), step, SyncOp::Arrive, sync_object_named(agent_.cta, bar), round,
+              complete);
   if (checker_) {
     checker_->named_arrive(sim_.id_of(agent_), bar, step);
     const AgentMask leaving = state.waiting | (waits ? AgentMask{1} << agent_.in_cta : 0);
@@ -137,17 +151,15 @@ bool SimMachine::arrive_named(NamedBarrier barrier, uint32_t threads, bool waits
 void SimMachine::barrier_sync(NamedBarrier barrier, uint32_t threads, Step step) {
   sim_.visible(agent_);
   if (dropped(step)) return;
+  if (mutated(MutantKind::Leave, step)) throw LeaveKernel{};
+  if (mutated(MutantKind::ClearEarly, step)) clear_early(static_cast<Region>(sim_.mutant().delta));
   if (postponed(step, [=, this] { barrier_sync(barrier, threads, step); })) return;
   uint64_t round = 0;
-  const bool complete = arrive_named(barrier, threads, true, step, round);
+  const bool last = arrive_named(barrier, threads, true, step, round);
   const auto bar = static_cast<uint32_t>(barrier);
   trace(TraceKind::Begin, step, TraceObject::NamedBarrier, bar);
-  if (complete) {
-    trace(TraceKind::End, step, TraceObject::NamedBarrier, bar);
-    return synchronised();
-  }
   SimNamedBarrier& state = cta_.named[bar];
-  while (state.rounds == round) {
+  while (!last && state.rounds == round) {
     state.waiting |= AgentMask{1} << agent_.in_cta;
     Wait wait;
     wait.kind = Wait::Kind::NamedBarrier;
@@ -157,6 +169,8 @@ void SimMachine::barrier_sync(NamedBarrier barrier, uint32_t threads, Step step)
     sim_.block(agent_, wait);
   }
   trace(TraceKind::End, step, TraceObject::NamedBarrier, bar);
+  sim_.synced(sim_.id_of(agent_), step, SyncOp::WaitRound, sync_object_named(agent_.cta, bar),
+              round);
   synchronised();
 }
 
@@ -186,6 +200,8 @@ void SimMachine::mbarrier_init(Mbarrier bar, uint32_t arrivals, Step step) {
   const BarrierFault fault = cta_.mbarriers[bar.index].init(arrivals);
   if (fault != BarrierFault::None)
     sim_.barrier_fault(agent_, fault, step, sim_.mbarrier_name(bar.index));
+  sim_.synced(sim_.id_of(agent_), step, SyncOp::Write, sync_object_mbarrier(agent_.cta, bar.index),
+              0);
 }
 
 void SimMachine::mbarrier_arrive(Mbarrier bar, Step step) {
@@ -200,7 +216,7 @@ void SimMachine::mbarrier_arrive(Mbarrier bar, Step step) {
   const BarrierFault fault = cta_.mbarriers[bar.index].arrive(agent_.in_cta, count);
   if (fault != BarrierFault::None)
     sim_.barrier_fault(agent_, fault, step, sim_.mbarrier_name(bar.index));
-  sim_.complete_phase(agent_, bar.index, step, agent_.time);
+  sim_.complete_phase(agent_, bar.index, step, agent_.time, sim_.id_of(agent_));
   synchronised();
 }
 
@@ -216,7 +232,7 @@ void SimMachine::mbarrier_expect(Mbarrier bar, uint32_t bytes, Step step) {
   if (fault == BarrierFault::None) fault = state.arrive(agent_.in_cta, 1);
   if (fault != BarrierFault::None)
     sim_.barrier_fault(agent_, fault, step, sim_.mbarrier_name(bar.index));
-  sim_.complete_phase(agent_, bar.index, step, agent_.time);
+  sim_.complete_phase(agent_, bar.index, step, agent_.time, sim_.id_of(agent_));
   synchronised();
 }
 
@@ -244,6 +260,10 @@ void SimMachine::mbarrier_wait(Mbarrier bar, uint32_t parity, Step step) {
   if (seen == 0) seen = 1 + (parity & 1 ? 0 : 1);  // the phase wanted, plus one
   if (static_cast<uint32_t>(state.phases + 1) != seen)
     sim_.barrier_fault(agent_, BarrierFault::Lapped, step, sim_.mbarrier_name(bar.index));
+  // A wait on the phase before the first passes at once and waits for nobody.
+  if (state.phases != 0)
+    sim_.synced(sim_.id_of(agent_), step, SyncOp::WaitPhase,
+                sync_object_mbarrier(agent_.cta, bar.index), state.phases - 1);
   ++seen;
   state.observed = true;
   if (checker_) checker_->mbarrier_seen(sim_.id_of(agent_), bar.index, step);
@@ -255,6 +275,9 @@ void SimMachine::bulk(Copy::Kind kind, uint64_t global, uint32_t shared, uint32_
   sim_.visible(agent_);
   if (dropped(step)) return;
   Copy copy;
+  if (mutated(MutantKind::Narrow, step))
+    global = pack_address(address_rank(global), address_region(global),
+                          static_cast<uint32_t>(address_offset(global)));
   copy.kind = kind;
   copy.step = step;
   copy.global = global;
@@ -347,6 +370,8 @@ void SimMachine::bulk_wait(BulkDone done, Step step) {
   }
   if (checker_) checker_->stores_waited(sim_.id_of(agent_), done);
   trace(TraceKind::End, step, stores);
+  sim_.synced(sim_.id_of(agent_), step, SyncOp::WaitCopies, sync_object_copies(sim_.id_of(agent_)),
+              0);
   synchronised();
 }
 

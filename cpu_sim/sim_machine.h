@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <functional>
 #include <type_traits>
@@ -157,8 +158,13 @@ class SimMachine {
   template <class T>
   T load(Global<T> from, Step step = Step::None) {
     cost(sim_.costs().global_access / kWarpLanes);
+    if constexpr (std::is_same_v<T, TokenSrcMetadata>) from.address = metadata_place(from.address);
     if (checker_) note(AccessKind::Read, from.address, sizeof(T), step);
-    return peek(from, step);
+    if (watched(from.address)) sim_.synced(sim_.id_of(agent_), step, SyncOp::Read, from.address, 0);
+    const T value = peek(from, step);
+    if constexpr (std::is_same_v<T, int32_t>)
+      if (value == kMaskedExpert && mutated(MutantKind::Unmask, step)) return 0;
+    return value;
   }
   template <class T>
   T load(Shared<T> from, Step step = Step::None) {
@@ -167,45 +173,35 @@ class SimMachine {
   }
   template <class T>
   void store(Global<T> to, T value, Step step) {
-    if (dropped(step)) return;
+    if (!spared(to.address) && dropped(step)) return;
+    if constexpr (std::is_same_v<T, TokenSrcMetadata>) to.address = metadata_place(to.address);
     if (checker_) note(AccessKind::Write, to.address, sizeof(T), step);
     poke(to, value, step);
+    if constexpr (std::is_integral_v<T>)
+      if (watched(to.address))
+        sim_.synced(sim_.id_of(agent_), step, SyncOp::Write, to.address, value);
   }
   template <class T>
   void store(Shared<T> to, T value, Step step) {
+    if (dropped(step)) return;
     if (checker_) note(AccessKind::Write, to.offset, sizeof(T), step);
     poke(to, value, step);
   }
   template <class T>
   T fetch_add(Global<T> to, T value, Order order, Scope scope, Step step) {
-    if (dropped(step)) return T{0};
-    weaken(order, scope, step);
-    synchronised_ |= order != Order::Relaxed;
-    if (order == Order::Release)
-      trace(TraceKind::Arrive, step, TraceObject::Word, to.address, static_cast<uint32_t>(value));
-    cost(sim_.costs().global_access);
-    value += static_cast<T>(delta(MutantKind::Count, step));
-    if (checker_) note_add(to.address, sizeof(T), order, scope, step);
-    const T old = peek(to, step);
-    const T sum = static_cast<T>(old + value);
-    std::memcpy(writable(to.address, sizeof(T), alignof(T), step), &sum, sizeof(T));
-    if constexpr (sizeof(T) == 4) notify(to.address, sum, scope);
-    return old;
+    return add_word(to, value, order, scope, step, SyncOp::Fetch);
   }
   template <class T>
   T fetch_add(Shared<T> to, T value, Order order, Scope scope, Step step) {
-    if (checker_) note_add(to.offset, sizeof(T), order, scope, step);
-    const T old = peek(to, step);
-    poke(to, static_cast<T>(old + value), step);
-    return old;
+    return add_word(to, value, order, scope, step, SyncOp::Fetch);
   }
   template <class T>
   void reduce_add(Global<T> to, T value, Order order, Scope scope, Step step) {
-    fetch_add(to, value, order, scope, step);
+    add_word(to, value, order, scope, step, SyncOp::Add);
   }
   template <class T>
   void reduce_add(Shared<T> to, T value, Order order, Scope scope, Step step) {
-    fetch_add(to, value, order, scope, step);
+    add_word(to, value, order, scope, step, SyncOp::Add);
   }
   void wait_until(Global<uint32_t> word, Awaited awaited, Scope scope, Step step);
   void bound(uint32_t index, uint64_t limit, Step step, uint32_t expert);
@@ -334,6 +330,52 @@ class SimMachine {
     return mutant.kind == kind && mutant.step == step && mutated_visit();
   }
   bool mutated_visit();
+  /// Whether a mutant that drops stores leaves those to this place alone.
+  bool spared(uint64_t address) const {
+    const Region only = sim_.mutant().region;
+    return only != Region::Count && address_region(address) != static_cast<uint32_t>(only);
+  }
+  void clear_early(Region region);
+  /// Where a record lies: where the role says, but for MutantKind::RingRow.
+  uint64_t metadata_place(uint64_t address) const {
+    if (sim_.mutant().kind != MutantKind::RingRow) return address;
+    const uint64_t ring_bytes =
+        uint64_t{sim_.plan().ring_blocks} * sim_.plan().block_m * sizeof(TokenSrcMetadata);
+    return pack_address(address_rank(address), address_region(address),
+                        address_offset(address) % ring_bytes);
+  }
+  template <class T>
+  T add_word(Global<T> to, T value, Order order, Scope scope, Step step, SyncOp op) {
+    if (dropped(step)) return T{0};
+    weaken(order, scope, step);
+    synchronised_ |= order != Order::Relaxed;
+    if (order == Order::Release)
+      trace(TraceKind::Arrive, step, TraceObject::Word, to.address, static_cast<uint32_t>(value));
+    cost(sim_.costs().global_access);
+    value += static_cast<T>(delta(MutantKind::Count, step));
+    if (checker_) note_add(to.address, sizeof(T), order, scope, step);
+    const T old = peek(to, step);
+    const T sum = static_cast<T>(old + value);
+    std::memcpy(writable(to.address, sizeof(T), alignof(T), step), &sum, sizeof(T));
+    sim_.synced(sim_.id_of(agent_), step, op, to.address, static_cast<uint64_t>(sum));
+    if constexpr (sizeof(T) == 4) notify(to.address, std::bit_cast<uint32_t>(sum), scope);
+    return old;
+  }
+  template <class T>
+  T add_word(Shared<T> to, T value, Order order, Scope scope, Step step, SyncOp op) {
+    if (checker_) note_add(to.offset, sizeof(T), order, scope, step);
+    const T old = peek(to, step);
+    poke(to, static_cast<T>(old + value), step);
+    sim_.synced(sim_.id_of(agent_), step, op, sync_object_shared(agent_.cta, to.offset),
+                old + value);
+    return old;
+  }
+  /// Whether the observer wants to know of plain accesses to a place: to words, not to payload.
+  bool watched(uint64_t address) const {
+    return sim_.observed() && address_region(address) < kNumRegions &&
+           region_info(static_cast<Region>(address_region(address))).persistence !=
+               Persistence::Launch;
+  }
   bool dropped(Step step) { return mutated(MutantKind::Drop, step); }
   int64_t delta(MutantKind kind, Step step) {
     return mutated(kind, step) ? sim_.mutant().delta : 0;
@@ -387,7 +429,7 @@ class SimMachine {
   void poke(Global<T> to, T value, Step step) {
     cost(sim_.costs().shared_access);
     std::memcpy(writable(to.address, sizeof(T), alignof(T), step), &value, sizeof(T));
-    if constexpr (sizeof(T) == 4) notify(to.address, value, Scope::Cta);
+    if constexpr (sizeof(T) == 4) notify(to.address, std::bit_cast<uint32_t>(value), Scope::Cta);
   }
   template <class T>
   void poke(Shared<T> to, T value, Step step) {

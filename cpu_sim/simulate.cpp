@@ -9,8 +9,9 @@ RunResult simulate(const Case& c, const RunOptions& options) {
   return simulate(c, options, Mutant{});
 }
 
-RunResult simulate(const Case& c, const RunOptions& options, const Mutant& mutant) {
-  Simulation simulation(c, options, mutant);
+RunResult simulate(const Case& c, const RunOptions& options, const Mutant& mutant,
+                   const Probes& probes) {
+  Simulation simulation(c, options, mutant, probes);
   return simulation.run();
 }
 

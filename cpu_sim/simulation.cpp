@@ -33,18 +33,18 @@ uint32_t word_bucket(uint64_t address) {
 constexpr std::array<std::string_view, kNumRoles> kRoleNames = {"dispatch", "load_a", "load_b",
                                                                 "math"};
 
-uint32_t agents_per_cta(const KernelPlan& plan) { return kWarpgroupWarps + plan.math_warpgroups; }
-
 uint32_t thread_count(const RunOptions& options) {
   return options.threads != 0 ? options.threads : static_cast<uint32_t>(omp_get_max_threads());
 }
 
 }  // namespace
 
-Simulation::Simulation(const Case& c, const RunOptions& options, const Mutant& mutant)
+Simulation::Simulation(const Case& c, const RunOptions& options, const Mutant& mutant,
+                       const Probes& probes)
     : case_(c),
       options_(options),
       mutant_(mutant),
+      probes_(probes),
       tiles_(thread_count(options)),
       pool_(size_t{c.shape.ranks} * c.kernel.sms_per_rank *
                 (kWarpgroupWarps + c.kernel.block_m / kMathRows),
@@ -64,6 +64,7 @@ void Simulation::prepare_launches() {
     const Shape& shape = launch.problem.shape;
     const KernelPlan plan = checked_plan(shape, case_.kernel, options_.unsafe_ring, options_.math);
     launch.args = {shape, plan, make_layout(shape, plan), launch.problem.clamp};
+    if (probes_.alter) probes_.alter(launch.problem, launch.args);
     memory_bytes = std::max(memory_bytes, launch.args.layout.total);
     std::vector<std::vector<uint32_t>> blocks(shape.ranks);
     std::vector<uint32_t> rows(shape.experts, 0);
@@ -99,7 +100,13 @@ void Simulation::create_agents() {
                      : landing == Landing::Early ? LandingOrder::Early
                                                  : LandingOrder::Random;
   const std::string& text = options_.schedule.empty() ? case_.schedule : options_.schedule;
-  const Schedule schedule = parse_schedule(text, kRoleNames);
+  Schedule schedule = parse_schedule(text, kRoleNames);
+  if (probes_.chooser != nullptr) {
+    schedule = {};
+    schedule.policy = SchedulePolicy::Step;
+    schedule.replay = true;
+    settings.chooser = probes_.chooser;
+  }
   if (schedule.policy == SchedulePolicy::Slow && schedule.rank >= case_.shape.ranks)
     throw InputError(fmt::format("schedule: {}: rank {} is not below shape.ranks {}", text,
                                  schedule.rank, case_.shape.ranks));
@@ -220,7 +227,10 @@ void Simulation::start_rank(uint32_t r) {
 
 void Simulation::agent_body(Agent& a) {
   for (;;) {
-    run_agent_role(a);
+    try {
+      run_agent_role(a);
+    } catch (const LeaveKernel&) {  // planted
+    }
     agent_done(a);
     Wait wait;
     wait.kind = Wait::Kind::Launch;
@@ -308,10 +318,13 @@ void Simulation::word_changed(uint64_t address, uint32_t value, uint64_t time, S
       wake(agents_[waiter.agent], time + (scope == Scope::Sys ? costs_.flag_sys : costs_.flag_gpu));
 }
 
-void Simulation::complete_phase(Agent& a, uint32_t bar, Step step, uint64_t time) {
+void Simulation::complete_phase(Agent& a, uint32_t bar, Step step, uint64_t time, uint32_t actor) {
   SimMbarrier& state = cta(a).mbarriers[bar];
   if (state.overrun()) barrier_fault(a, BarrierFault::ExtraBytes, step, mbarrier_name(bar));
-  if (!state.complete_phase()) return;
+  const uint64_t phase = state.phases;
+  const bool completes = state.complete_phase();
+  synced(actor, step, SyncOp::Arrive, sync_object_mbarrier(a.cta, bar), phase, completes);
+  if (!completes) return;
   if (checker_) checker_->mbarrier_phase(a.cta, bar);
   const BarrierFault fault = state.observation();
   if (fault != BarrierFault::None) barrier_fault(a, fault, step, mbarrier_name(bar));
@@ -406,6 +419,12 @@ void Simulation::report(FindingClass kind, const Agent& a, Step step, std::strin
 void Simulation::stop(FindingClass kind, const Agent& a, Step step, std::string text) {
   report(kind, a, step, std::move(text));
   throw StopRun{};
+}
+
+void Simulation::stop_endless(const Agent& a) {
+  stop(FindingClass::Deadlock, a, Step::None,
+       fmt::format("{} still runs after {} events of the run: it waits for nobody and never ends",
+                   agent_name(a), probes_.max_events));
 }
 
 void Simulation::barrier_fault(const Agent& a, BarrierFault fault, Step step,

@@ -12,6 +12,7 @@
 
 #include "common/machine.h"
 #include "common/trace_event.h"
+#include "cpu_sim/agent_numbers.h"
 #include "cpu_sim/barriers.h"
 #include "cpu_sim/copies.h"
 #include "cpu_sim/cost_table.h"
@@ -20,6 +21,7 @@
 #include "cpu_sim/mutant.h"
 #include "cpu_sim/payload_tags.h"
 #include "cpu_sim/poisoned_bytes.h"
+#include "cpu_sim/probes.h"
 #include "cpu_sim/race_detector.h"
 #include "cpu_sim/scheduler.h"
 #include "cpu_sim/tile_jobs.h"
@@ -122,7 +124,8 @@ struct Launch {
 
 class Simulation {
  public:
-  Simulation(const Case& c, const RunOptions& options, const Mutant& mutant);
+  Simulation(const Case& c, const RunOptions& options, const Mutant& mutant,
+             const Probes& probes = {});
   ~Simulation();
 
   RunResult run();
@@ -142,6 +145,12 @@ class Simulation {
            options_.trace_path.empty();
   }
   const Mutant& mutant() const { return mutant_; }
+  bool observed() const { return probes_.observer != nullptr; }
+  /// Tells the observer of an operation of agent `id` (a landing's number for landings).
+  void synced(uint32_t id, Step step, SyncOp op, uint64_t object, uint64_t number,
+              bool completes = false) {
+    if (observed()) probes_.observer->on_sync({id, step, op, object, number, completes});
+  }
   TileJobs& tiles() { return tiles_; }
   ProtocolCounts& counts() { return counts_; }
   Scheduler& scheduler() { return scheduler_; }
@@ -165,11 +174,16 @@ class Simulation {
   /// Adds an event of `a` to the timeline; only where traced().
   void log(const Agent& a, TraceKind kind, Step step, TraceObject what, uint64_t object,
            uint32_t value);
+  /// The scheduler's number of the landings of an agent's copies.
+  uint32_t landing_number(const Agent& a) const {
+    return static_cast<uint32_t>(agents_.size()) + id_of(a);
+  }
   Stamp stamp(const Agent& a) const { return launch_stamp(ranks_[a.rank].launch); }
 
   /// Gives other agents a chance before a visible operation.
   void visible(Agent& a) {
-    ++counts_.events;
+    if (++counts_.events > probes_.max_events) [[unlikely]]
+      stop_endless(a);
     if (scheduler_.preempts() && !scheduler_.continues(id_of(a), a.time)) pool_.yield();
   }
   /// Blocks the running agent until somebody wakes it; the caller looks again.
@@ -218,11 +232,13 @@ class Simulation {
   /// Whether all of the agent's committed stores have got as far as `done` says.
   bool stores_done(const Agent& a, BulkDone done) const;
   /// Ends the mbarrier's phase if it is complete, at virtual time `time`.
-  void complete_phase(Agent& a, uint32_t bar, Step step, uint64_t time);
+  /// `actor`: the agent or landing that arrived or whose bytes landed.
+  void complete_phase(Agent& a, uint32_t bar, Step step, uint64_t time, uint32_t actor);
   void barrier_fault(const Agent& a, BarrierFault fault, Step step, const std::string& barrier);
 
   void report(FindingClass kind, const Agent& a, Step step, std::string text,
               std::string other = {});
+  [[noreturn]] void stop_endless(const Agent& a);
   [[noreturn]] void stop(FindingClass kind, const Agent& a, Step step, std::string text);
 
   std::string agent_name(const Agent& a) const;
@@ -285,6 +301,7 @@ class Simulation {
   const Case& case_;
   RunOptions options_;
   Mutant mutant_;
+  Probes probes_;
   CostTable costs_;
   std::vector<Launch> launches_;
   WeightCache weight_cache_;

@@ -113,7 +113,8 @@ void Simulation::issue(Agent& a, Copy& copy) {
   if (checker_) check_issue(a, copy);
   poison_destination(a, copy);
   if (case_.world.landing == Landing::Early) return land(a, copy, nullptr);
-  const uint32_t landing_agent = static_cast<uint32_t>(agents_.size()) + id_of(a);
+  const uint32_t landing_agent = landing_number(a);
+  synced(id_of(a), copy.step, SyncOp::Issue, sync_object_copies(id_of(a)), 0);
   const bool queued = !a.copies.empty();
   a.copies.push(copy);
   if (!queued) scheduler_.runnable(landing_agent, a.copies[0].time);
@@ -121,7 +122,7 @@ void Simulation::issue(Agent& a, Copy& copy) {
 
 void Simulation::land_one(uint32_t issuer) {
   Agent& a = agents_[issuer];
-  const uint32_t landing_agent = static_cast<uint32_t>(agents_.size()) + issuer;
+  const uint32_t landing_agent = landing_number(a);
   size_t which = 0;
   bool read_only = false;
   if (case_.world.landing == Landing::Random) {
@@ -148,6 +149,7 @@ void Simulation::land_one(uint32_t issuer) {
 /// `read`: what the copy has read earlier; null: it reads and writes now.
 void Simulation::land(Agent& a, const Copy& copy, const CopiedData* read) {
   ++counts_.events;
+  synced(landing_number(a), copy.step, SyncOp::Land, sync_object_copies(id_of(a)), 0);
   if (read != nullptr)
     write_destination(a, copy, *read);
   else
@@ -159,7 +161,7 @@ void Simulation::land(Agent& a, const Copy& copy, const CopiedData* read) {
   if (checker_) checker_->landed(copy.operation);
   const BarrierFault fault = cta(a).mbarriers[copy.bar].transact(-int64_t{copy.total()});
   if (fault != BarrierFault::None) barrier_fault(a, fault, copy.step, mbarrier_name(copy.bar));
-  complete_phase(a, copy.bar, copy.step, copy.time);
+  complete_phase(a, copy.bar, copy.step, copy.time, landing_number(a));
 }
 
 bool Simulation::stores_done(const Agent& a, BulkDone done) const {

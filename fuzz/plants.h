@@ -1,0 +1,62 @@
+// Planted faults: mistakes that fused expert-parallel kernels have really had, each as a change of
+// one call of the role programs (cpu_sim/mutant.h), of what the kernel is started with, or of the
+// world, with the smallest case that shows it and the verdict it must get. docs/faults.md has the
+// list in words.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/machine.h"
+#include "cpu_sim/mutant.h"
+#include "model/case.h"
+#include "model/run.h"
+
+namespace moetwin {
+
+/// Far more than any case of a plant or mutant takes.
+constexpr uint64_t kMaxPlantEvents = 1'000'000;
+
+/// The right answer to a plant.
+enum class PlantAnswer : uint8_t {
+  Finding,   ///< a finding of the expected class at the expected step
+  Refused,   ///< the case is refused on entry, with the expected word in the line
+  Accepted,  ///< nothing is wrong: no finding, the same y as the naive path
+};
+
+struct Plant {
+  const char* id;
+  const char* what;
+  const char* text;  ///< the case, JSON
+  PlantAnswer answer;
+  FindingClass expected;
+  Step step;            ///< Finding: where
+  const char* refusal;  ///< Refused: what the line must name
+  Mutant mutant;
+  void (*alter)(Problem& problem, KernelArgs& args);  ///< null: nothing
+  bool unsafe_ring;
+  bool math;  ///< with tile arithmetic, and y compared with the naive path
+};
+
+std::span<const Plant> all_plants();
+/// Null where there is none of that id.
+const Plant* find_plant(const std::string& id);
+
+struct PlantVerdict {
+  bool right = false;  ///< killed, or accepted where that is right
+  std::string got;     ///< class and step of the findings, or the line of a refusal
+  double seconds = 0;
+};
+
+PlantVerdict try_plant(const Plant& plant);
+
+/// Runs a case of one's own with a plant or generated mutant switched on (the case field "plant").
+/// Throws InputError for an id that is none.
+RunResult simulate_planted(const Case& c, const RunOptions& options);
+/// Whether `id` names a plant or a generated mutant.
+bool is_plant(const std::string& id);
+
+}  // namespace moetwin
