@@ -90,7 +90,8 @@ int show_ring(const Options& o) {
   const Shape& shape = deciding_launch(c).shape;
   for (const LaunchSpec& launch : c.launches) plan_of(c, launch, true);
   const uint64_t ring = smallest_safe_ring(shape, c.kernel.block_m, c.kernel.sms_per_rank);
-  const std::string why = reason(c, shape);
+  const std::string why =
+      fmt::format("{}; {} stage is enough", reason(c, shape), kSmallestSafeStages);
   std::optional<Case> smaller;
   {
     const Progress progress("ring");
@@ -101,15 +102,12 @@ int show_ring(const Options& o) {
   if (o.json) {
     const nlohmann::ordered_json out = {
         {"ring_blocks", ring},
-        {"stages", kSmallestSafeStages},
         {"why", why},
         {"counterexample",
          smaller ? nlohmann::ordered_json::parse(case_to_json(*smaller)) : nullptr}};
     text = out.dump() + "\n";
   } else {
-    text = case_lines(c, true) +
-           fmt::format("\nsmallest safe ring: {} blocks\n{}\nsmallest safe stage count: {}\n", ring,
-                       why, kSmallestSafeStages) +
+    text = case_lines(c, true) + fmt::format("\nsmallest safe ring: {} blocks\n{}\n", ring, why) +
            smaller_ring_text(c, ring, smaller, o.out);
   }
   std::fputs(text.c_str(), stdout);

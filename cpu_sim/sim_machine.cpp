@@ -410,6 +410,7 @@ void SimMachine::mma_wait(Accumulator& product, Step step) {
   sim_.visible(agent_);
   cost(sim_.costs().mma_step * product.steps * k_blocks_a_step_);
   if (dropped(step)) return;
+  if (postponed(step, [&product, step, this] { mma_wait(product, step); })) return;
   if (!product.read) read_operands(product, step);
   product.retired = true;
   if (checker_) checker_->retired(product.operation, sim_.id_of(agent_));

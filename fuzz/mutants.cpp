@@ -133,16 +133,6 @@ std::vector<Operator> operators_of(CallKind kind) {
   return {};
 }
 
-/// Which of an agent's calls at the step are changed.
-struct Calls {
-  const char* name;
-  uint32_t first;
-  uint32_t last;
-};
-constexpr Calls kCalls[] = {{"", 0, UINT32_MAX}, {" once", 0, 0}};
-
-bool fails(const RunResult& result) { return result.failed(); }
-
 RunOptions trial_options(const MutantTrial& trial) {
   RunOptions options;
   options.threads = 1;
@@ -159,17 +149,15 @@ std::span<const SyncSite> sync_sites() { return kSites; }
 std::vector<GeneratedMutant> generate_mutants() {
   std::vector<GeneratedMutant> mutants;
   for (const SyncSite& site : kSites)
-    for (const Operator& op : operators_of(site.kind))
-      for (const Calls& calls : kCalls) {
-        GeneratedMutant m;
-        m.operation = op.name;
-        m.site = site;
-        m.mutant = {op.kind, site.step, op.delta, calls.first, calls.last, site.role};
-        m.id = fmt::format("{} {}{}{}", op.name, step_name(site.step),
-                           site.role == kAny ? "" : std::string(" ") + role_name(site.role),
-                           calls.name);
-        mutants.push_back(std::move(m));
-      }
+    for (const Operator& op : operators_of(site.kind)) {
+      GeneratedMutant m;
+      m.operation = op.name;
+      m.site = site;
+      m.mutant = {op.kind, site.step, op.delta, 0, UINT32_MAX, site.role};
+      m.id = fmt::format("{} {}{}", op.name, step_name(site.step),
+                         site.role == kAny ? "" : std::string(" ") + role_name(site.role));
+      mutants.push_back(std::move(m));
+    }
   return mutants;
 }
 
@@ -186,9 +174,20 @@ std::vector<MutantTrial> mutant_trials() {
           "max_tokens_per_rank":140},"tokens":[140,3],"routing":{"kind":"hot_rank"},
           "kernel":{"sms_per_rank":2,"stages":1},"launches":2,
           "world":{"landing":"early","late_rank":1,"late_steps":400}})";
+  constexpr const char* kManyExperts =
+      R"({"shape":{"ranks":2,"experts":80,"topk":2,"hidden":128,"intermediate":128,
+          "max_tokens_per_rank":16},"kernel":{"sms_per_rank":2}})";
+  constexpr const char* kTwoChunks =
+      R"({"shape":{"ranks":1,"experts":1,"topk":1,"hidden":8192,"intermediate":128,
+          "max_tokens_per_rank":2},"kernel":{"sms_per_rank":1}})";
+  constexpr const char* kLapsTwoSms =
+      R"({"shape":{"ranks":1,"experts":1,"topk":1,"hidden":256,"intermediate":128,
+          "max_tokens_per_rank":600},"kernel":{"sms_per_rank":2,"stages":2}})";
   std::vector<MutantTrial> trials;
-  for (const char* text : {kOneRank, kTwoRanks, kSkewed})
+  for (const char* text : {kOneRank, kTwoRanks, kSkewed, kTwoChunks, kLapsTwoSms, kManyExperts})
     trials.push_back({parse_case(text, ""), "fifo"});
+  for (const char* schedule : {"slow:math@0", "random:2", "random:3"})
+    trials.push_back({parse_case(kLapsTwoSms, ""), schedule});
   for (const char* schedule : {"random:1", "slow:math@0", "slow:dispatch@1", "slow:load_b@0"})
     trials.push_back({parse_case(kTwoRanks, ""), schedule});
   return trials;
@@ -206,7 +205,7 @@ MutantVerdict try_mutant(const Mutant& mutant, const std::vector<MutantTrial>& t
   for (size_t i = 0; i < trials.size(); ++i) {
     const RunResult result = simulate(trials[i].c, trial_options(trials[i]), mutant,
                                       {nullptr, nullptr, kMaxPlantEvents});
-    if (fails(result))
+    if (result.failed())
       return {true, fmt::format("{} at {}", finding_class_name(result.findings[0].kind),
                                 step_name(result.findings[0].step))};
     if (result.state_digest != expected[i]) return {true, "the state differs"};

@@ -40,8 +40,8 @@ struct SyncSite {
 std::span<const SyncSite> sync_sites();
 
 struct GeneratedMutant {
-  std::string id;         ///< kind, step, role and which calls: "drop TaskWait load_b"
-  std::string operation;  ///< the operator: drop, count, ...
+  std::string id;         ///< operator, step, role: "drop TaskWait load_b"
+  std::string operation;  ///< drop, count+1, ...
   SyncSite site;
   Mutant mutant;
 };

@@ -8,9 +8,10 @@ namespace {
 
 // Cases, each the smallest that shows its plants.
 
-/// One token of three slots: the combine's third row reuses the first one's stage.
+/// One token of three slots, wide enough for four warps: the third row reuses the first one's
+/// stage.
 constexpr const char* kThreeSlots =
-    R"({"shape":{"ranks":1,"experts":4,"topk":3,"hidden":128,"intermediate":128,
+    R"({"shape":{"ranks":1,"experts":4,"topk":3,"hidden":1024,"intermediate":128,
         "max_tokens_per_rank":1},"kernel":{"sms_per_rank":1}})";
 /// One block of rows and two blocks of K.
 constexpr const char* kOneBlock =
@@ -24,6 +25,14 @@ constexpr const char* kOneStage =
 constexpr const char* kLaps =
     R"({"shape":{"ranks":1,"experts":1,"topk":1,"hidden":256,"intermediate":128,
         "max_tokens_per_rank":300},"kernel":{"sms_per_rank":1,"stages":2}})";
+/// Rows of more than one pull chunk.
+constexpr const char* kTwoChunks =
+    R"({"shape":{"ranks":1,"experts":1,"topk":1,"hidden":8192,"intermediate":128,
+        "max_tokens_per_rank":2},"kernel":{"sms_per_rank":1}})";
+/// Several laps shared by two SMs, so that one may be ahead.
+constexpr const char* kLapsTwoSms =
+    R"({"shape":{"ranks":1,"experts":1,"topk":1,"hidden":256,"intermediate":128,
+        "max_tokens_per_rank":600},"kernel":{"sms_per_rank":2,"stages":2}})";
 /// Two ranks of two SMs that need each other, two launches without the host between them.
 constexpr const char* kTwoRanks =
     R"({"shape":{"ranks":2,"experts":4,"topk":2,"hidden":256,"intermediate":128,
@@ -138,7 +147,7 @@ void size_forgotten(Problem&, KernelArgs& args) {
   offset_of(args, Region::XEmpty) = offset_of(args, Region::XFull);
 }
 void totals_in_32_bits(Problem&, KernelArgs& args) {
-  for (uint64_t& offset : args.layout.offsets) offset = static_cast<uint32_t>(offset);
+  for (uint64_t& bytes : args.layout.bytes) bytes = static_cast<uint32_t>(bytes);
 }
 void one_linear1_tile_less(Problem&, KernelArgs& args) { --args.plan.tiles.n1; }
 void one_linear2_tile_less(Problem&, KernelArgs& args) { --args.plan.tiles.n2; }
@@ -177,9 +186,9 @@ const Plant kPlants[] = {
     finding("F05c", "the rank barrier's sign is not flipped", kTwoRanks, Class::Deadlock,
             Step::RankWait, change(Kind::Count, Step::RankSignal, 2, 2)),
     finding("F06a", "a queue entry is overwritten while its readers still need it", kLaps,
-            Class::Barrier, Step::TaskPublish, drop(Step::TaskWaitsForEntry)),
-    finding("F06b", "a pull buffer is refilled while its store still reads it", kLaps, Class::Race,
-            Step::PullLoad, drop(Step::PullBufferFree)),
+            Class::Barrier, Step::TaskRelease, drop(Step::TaskWaitsForEntry)),
+    finding("F06b", "a pull buffer is refilled while its store still reads it", kTwoChunks,
+            Class::Race, Step::PullLoad, drop(Step::PullBufferFree)),
     finding("F06c", "a stage is refilled without waiting for its readers", kOneStage,
             Class::Barrier, Step::LoadAExpect, drop(Step::LoadAWaitsForStage)),
     finding("F07a", "a named barrier is reached with a wrong count", kTwoRanks, Class::Barrier,
@@ -232,14 +241,14 @@ const Plant kPlants[] = {
      false},
     finding("F21b", "a ring slot's rows are overwritten before they have been read", kLaps,
             Class::Race, Step::PullStore, drop(Step::PullWaitsForRingSlot)),
-    finding("F21c", "a ring slot's Linear1 rows are overwritten before they have been read", kLaps,
-            Class::Race, Step::Linear1Store, drop(Step::Linear1WaitsForRingSlot)),
+    finding("F21c", "a ring slot's Linear1 rows are overwritten before they have been read",
+            kLapsTwoSms, Class::Race, Step::Linear1Store, drop(Step::Linear1WaitsForRingSlot)),
     finding("F22a", "the wait for a block's rows forgets the lap", kLaps, Class::Race,
-            Step::LoadATile, change(Kind::Target, Step::LoadAWaitsForRows, -64)),
+            Step::PullStore, change(Kind::Target, Step::LoadAWaitsForRows, -64)),
     finding("F22b", "the last, partial block never fills", kLaps, Class::Deadlock,
             Step::LoadAWaitsForRows, change(Kind::Count, Step::PullPublishRow, -1, 149, 149)),
     finding("F22c", "a row counts twice, so a block is full too early", kLaps, Class::Race,
-            Step::LoadATile, change(Kind::Count, Step::PullPublishRow, 1)),
+            Step::PullStore, change(Kind::Count, Step::PullPublishRow, 1)),
     finding("F23", "metadata is indexed by the ring row", kLaps, Class::Race, Step::PullMetadata,
             change(Kind::RingRow, Step::PullMetadata)),
     altered("F24a", "an expert that a token names twice counts once", kDuplicates, Class::Mismatch,
@@ -248,7 +257,7 @@ const Plant kPlants[] = {
             Step::WriteIndex, slots_for_distinct_experts),
     finding("F25a", "masked slots are counted", kMasked, Class::Stale, Step::PullFindSource,
             change(Kind::Unmask, Step::CountRoutes)),
-    finding("F25b", "masked slots are written", kMasked, Class::Race, Step::WriteIndex,
+    finding("F25b", "masked slots are written", kMasked, Class::Mismatch, Step::CombineLoad,
             change(Kind::Unmask, Step::WriteIndex)),
     finding("F25c", "masked slots are combined", kMasked, Class::Mismatch, Step::CombineLoad,
             change(Kind::Unmask, Step::CombineReadRoutes)),
@@ -265,16 +274,15 @@ const Plant kPlants[] = {
             Step::PullFindSource, change(Kind::Count, Step::ClaimSlots, 1)),
     finding("F30", "two barriers in a row share one flag word", kLateRank, Class::Deadlock,
             Step::RankWait, drop(Step::RankAdvance, 0, 0)),
-    finding("F32", "a rank leaves before the others are clean", kLateRank, Class::Race,
-            Step::BroadcastCounts, drop(Step::RankWait, 2, 2)),
+    finding("F32", "rows of a peer may land after they were to be complete", kLateRank, Class::Race,
+            Step::Linear2Scatter, drop(Step::RankWait, 1, 1)),
     finding("F33a", "XFull is cleared while load A still waits on it", kLaps, Class::Deadlock,
             Step::LoadAWaitsForRows, clear_early(Region::XFull, Step::DispatchWaitsForMath)),
     finding("F33b", "XEmpty is cleared while the pull of another SM still waits on it", kTwoRanks,
-            Class::Stale, Step::CleanupClear,
+            Class::Race, Step::CleanupClear,
             clear_early(Region::XEmpty, Step::DispatchWaitsForMath)),
-    finding("F33c", "Linear1Full is cleared while load A still waits on it", kOneBlock,
-            Class::Deadlock, Step::LoadAWaitsForLinear1,
-            clear_early(Region::Linear1Full, Step::DispatchWaitsForMath)),
+    finding("F33c", "Linear1Full is cleared while load A still waits on it", kOneBlock, Class::Race,
+            Step::CleanupClear, clear_early(Region::Linear1Full, Step::DispatchWaitsForMath)),
     finding("F33d", "Linear1Empty is cleared while math still waits on it", kLaps, Class::Deadlock,
             Step::Linear1WaitsForRingSlot,
             clear_early(Region::Linear1Empty, Step::DispatchWaitsForMath)),
@@ -282,7 +290,7 @@ const Plant kPlants[] = {
             Class::Race, Step::TaskClaim,
             clear_early(Region::TaskCounter, Step::DispatchWaitsForMath)),
     finding("F33f", "send counts are cleared before they have been sent", kTwoRanks, Class::Race,
-            Step::BroadcastCounts, clear_early(Region::SendCount, Step::GridTogether)),
+            Step::CleanupClear, clear_early(Region::SendCount, Step::GridTogether)),
     finding("F33g", "XFull is left as it is for the next launch", kTwoRanks, Class::Stale,
             Step::CleanupClear, keep(Region::XFull)),
     finding("F33h", "send counts are left as they are for the next launch", kTwoRanks, Class::Stale,
@@ -291,12 +299,12 @@ const Plant kPlants[] = {
             Class::Stale, Step::CleanupClear, keep(Region::TaskCounter)),
     finding("F40", "a row's place is computed in 32 bits", kFarRows, Class::Mismatch,
             Step::CombineLoad, change(Kind::Narrow, Step::CombineLoad)),
-    altered("F41", "the buffer's offsets are summed in 32 bits", kFarRows, Class::Race,
-            Step::CombineLoad, totals_in_32_bits),
+    altered("F41", "the bytes of a region are counted in 32 bits", kFarRows, Class::Bounds,
+            Step::Linear2Scatter, totals_in_32_bits, true),
     altered("F42a", "a barrier word lies inside the message it guards", kTwoRanks, Class::Deadlock,
             Step::RankWait, barrier_inside_message),
     altered("F42b", "a region's size is forgotten in the sum of offsets", kLaps, Class::Race,
-            Step::LoadATile, size_forgotten),
+            Step::PullStore, size_forgotten),
     altered("F43a", "one Linear1 tile of a block is never scheduled", kOneBlock, Class::Stale,
             Step::MathMmaWait, one_linear1_tile_less, true),
     altered("F43b", "one Linear2 tile of a block is never scheduled", kOneBlock, Class::Mismatch,

@@ -44,7 +44,8 @@ TEST_CASE(
   const Ran help = dir.run("--help");
   CHECK(help.status == 0);
   CHECK(help.err.empty());
-  for (const char* verb : {"run", "diff", "case", "golden", "layout", "ring", "bench"}) {
+  for (const char* verb :
+       {"run", "diff", "case", "golden", "layout", "ring", "explore", "faults", "bench"}) {
     CAPTURE(verb);
     CHECK(contains(help.out, std::string("\n  ") + verb + " "));
     const Ran ran = dir.run(std::string(verb) + " --help");
@@ -60,7 +61,7 @@ TEST_CASE(
     CHECK(ran.status == 0);
     CHECK(contains(ran.out, "Examples:\n"));
   }
-  for (const char* verb : {"explain", "explore", "fuzz", "shrink", "faults", "numerics"}) {
+  for (const char* verb : {"explain", "fuzz", "shrink", "numerics"}) {
     CAPTURE(verb);
     CHECK(!contains(help.out, std::string("\n  ") + verb + " "));
     const Ran ran = dir.run(verb);
@@ -424,6 +425,44 @@ TEST_CASE("command line: ring tells the size below which run refuses the case") 
   CHECK(dir.run(set + std::to_string(ring)).status == 0);
   CHECK(dir.run(set + std::to_string(ring - 1)).status == 2);
   CHECK(contains(dir.run("ring c.json").out, out["why"].get<std::string>()));
+  CHECK(out["counterexample"]["kernel"]["ring_blocks"] == ring - 1);
+  REQUIRE(dir.run("ring c.json --out short.json").status == 0);
+  CHECK(dir.run("run short.json").status == 2);
+  const Ran shorter = dir.run("run short.json --unsafe-ring --json");
+  CHECK(shorter.status == 1);
+  CHECK(shorter.json()["findings"][0]["class"] == "deadlock");
+}
+
+TEST_CASE("command line: what explore finds, its repeat command finds again") {
+  const ProgramDirectory dir;
+  dir.write("c.json", R"({"shape":{"ranks":1,"experts":2,"topk":2,"hidden":128,"intermediate":128,
+      "max_tokens_per_rank":1},"routing":{"kind":"explicit","topk_idx":[[[0,1]]]},
+      "kernel":{"sms_per_rank":1,"ring_blocks":1}})");
+  const Ran ran = dir.run("explore c.json --policy slow --unsafe-ring --json");
+  CHECK(ran.status == 1);
+  const nlohmann::json out = ran.json();
+  CHECK(out["swept"] == 5);
+  const std::string repeat = out["findings"][0]["repeat"];
+  REQUIRE(repeat.substr(0, 8) == "moetwin ");
+  CHECK(dir.run(repeat.substr(8)).status == 1);
+  CHECK(dir.run("explore c.json --policy none").status == 2);
+}
+
+TEST_CASE("command line: faults lists and tries one plant, and run takes it from a case") {
+  const ProgramDirectory dir;
+  CHECK(contains(dir.run("faults --list").out, "F07b"));
+  const Ran ran = dir.run("faults --only F07b --json");
+  CHECK(ran.status == 0);
+  const nlohmann::json out = ran.json();
+  CHECK(keys(out) == std::set<std::string>{"killed", "total", "accepted", "survivors", "plants"});
+  CHECK(out["killed"] == 1);
+  CHECK(out["total"] == 1);
+  nlohmann::json planted = out["plants"][0]["case"];
+  planted["plant"] = "F07b";
+  dir.write("p.json", planted.dump());
+  CHECK(dir.run("run p.json").status == 1);
+  CHECK(dir.run("run p.json --backend naive").status == 2);
+  CHECK(dir.run("faults --only F99").status == 2);
 }
 
 TEST_CASE("command line: without a card the gpu backend is status 3 and one line") {
