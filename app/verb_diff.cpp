@@ -246,8 +246,7 @@ VerbAction add_diff(VerbOptions& options) {
   options.text("--gpus", o->gpus, "of a side that is gpu: this many cards, one rank each");
   options.text("--threads", o->threads, "threads for pure work (all cores)");
   options.text("--schedule", o->schedule, "of a simulated side, in place of the case's own");
-  options.flag("--check", o->check,
-               "on a simulated side, reads of an earlier launch's words are findings");
+  options.flag("--check", o->check, "on a simulated side, find races and barrier misuse too");
   options.flag("--unsafe-ring", o->unsafe_ring, "accept a ring below the smallest safe one");
   options.text("--max-memory", o->max_memory, "GiB a case may need (80 % of what is free)");
   options.flag("--json", o->json, "one object on standard output");

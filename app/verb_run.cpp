@@ -143,7 +143,8 @@ VerbAction add_run(VerbOptions& options) {
       "--schedule", o->schedule,
       "in place of the case's own: fifo, random:SEED, pct:SEED:DEPTH, timed, slow:ROLE@RANK, "
       "replay:STRING or replay:@FILE");
-  options.flag("--check", o->check, "reads of words that an earlier launch wrote are findings too");
+  options.flag("--check", o->check,
+               "find races, missing fences, narrow scopes, stale reads and barrier misuse");
   options.flag("--no-math", o->no_math, "the protocol with payload tags in place of arithmetic");
   options.text("--k-loop", o->k_loop,
                "full: with --no-math, step through every block of K of every tile");

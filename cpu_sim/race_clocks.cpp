@@ -41,6 +41,7 @@ ClockSpace::Row* ClockSpace::make_copy(Row* of) {
 }
 
 uint32_t* VectorClock::writable(uint32_t row) {
+  if (forgotten_) clear();
   if (rows_.empty()) rows_.resize(space_->rows());
   ClockSpace::Row*& mine = rows_[row];
   if (mine == nullptr) {
@@ -54,7 +55,18 @@ uint32_t* VectorClock::writable(uint32_t row) {
 }
 
 void VectorClock::join(const VectorClock& other) {
-  if (other.rows_.empty()) return;
+  if (other.rows_.empty() || other.forgotten_) return;
+  if (forgotten_) {
+    forgotten_ = false;
+    for (size_t row = 0; row < rows_.size(); ++row) {
+      ClockSpace::Row* const theirs = other.rows_[row];
+      if (rows_[row] == theirs) continue;
+      if (rows_[row] != nullptr) space_->release(rows_[row]);
+      if (theirs != nullptr) ++theirs->references;
+      rows_[row] = theirs;
+    }
+    return;
+  }
   if (rows_.empty()) rows_.resize(space_->rows());
   for (size_t row = 0; row < rows_.size(); ++row)
     if (rows_[row] != other.rows_[row] && other.rows_[row] != nullptr)
@@ -94,6 +106,7 @@ void VectorClock::clear() {
   for (ClockSpace::Row* row : rows_)
     if (row != nullptr) space_->release(row);
   rows_.clear();
+  forgotten_ = false;
 }
 
 }  // namespace moetwin

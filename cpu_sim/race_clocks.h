@@ -2,8 +2,10 @@
 // until one of them changes it. What the places of a row mean is race_detector.h's business.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace moetwin {
@@ -49,18 +51,19 @@ class ClockSpace {
 class VectorClock {
  public:
   explicit VectorClock(ClockSpace& space) : space_(&space) {}
-  VectorClock(VectorClock&& other) noexcept : space_(other.space_), rows_(std::move(other.rows_)) {
+  VectorClock(VectorClock&& other) noexcept
+      : space_(other.space_), rows_(std::move(other.rows_)), forgotten_(other.forgotten_) {
     other.rows_.clear();
   }
   VectorClock& operator=(VectorClock&& other) noexcept {
     clear();
-    rows_.swap(other.rows_);
+    swap(other);
     return *this;
   }
   ~VectorClock() { clear(); }
 
   uint32_t at(uint32_t row, uint32_t place) const {
-    if (rows_.empty() || rows_[row] == nullptr) return 0;
+    if (rows_.empty() || forgotten_ || rows_[row] == nullptr) return 0;
     return ClockSpace::epochs(rows_[row])[place];
   }
   void raise(uint32_t row, uint32_t place, uint32_t epoch) {
@@ -71,14 +74,21 @@ class VectorClock {
   uint32_t* writable(uint32_t row);
   /// Everything `other` knows is known here too.
   void join(const VectorClock& other);
+  void swap(VectorClock& other) noexcept {
+    rows_.swap(other.rows_);
+    std::swap(forgotten_, other.forgotten_);
+  }
+  /// Knows nothing any more.
   void clear();
-  bool empty() const { return rows_.empty(); }
+  /// The same, for a clock that is about to learn much of what it knew again.
+  void forget() { forgotten_ = !rows_.empty(); }
 
  private:
   void join_row(ClockSpace::Row*& mine, ClockSpace::Row* theirs);
 
   ClockSpace* space_;
   std::vector<ClockSpace::Row*> rows_;  ///< empty: all zero
+  bool forgotten_ = false;              ///< all zero in spite of what the rows say
 };
 
 }  // namespace moetwin

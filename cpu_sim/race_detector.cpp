@@ -35,23 +35,22 @@ RaceDetector::RaceDetector(RaceTopology topology, Sink sink)
       space_(topology_.num_ctas() + topology_.ranks,
              kAgentPlaces * topology_.agents_per_cta() + topology_.mbarriers) {
   const uint32_t ctas = topology_.num_ctas();
-  for (uint32_t i = 0; i < topology_.num_agents() + topology_.ranks; ++i)
-    agents_.emplace_back(space_);
+  for (uint32_t i = 0; i < topology_.num_agents() + topology_.ranks; ++i) {
+    AgentState& agent = agents_.emplace_back(space_);
+    agent.row = topology_.cta_of(i);
+    agent.place = topology_.is_host(i) ? 0 : i % topology_.agents_per_cta() * kAgentPlaces;
+  }
   for (uint32_t i = 0; i < ctas * topology_.mbarriers; ++i) barriers_.emplace_back(space_);
   for (uint32_t i = 0; i < ctas * topology_.named_barriers; ++i) named_.emplace_back(space_);
   operations_.emplace_back();
   const auto areas = [](const std::vector<RacePiece>& pieces) {
     std::vector<ShadowArea> made;
-    for (const RacePiece& piece : pieces) made.emplace_back(piece.bytes, piece.unit);
+    for (const RacePiece& piece : pieces) made.emplace_back(piece.bytes, piece.shape);
     return made;
   };
   for (uint32_t cta = 0; cta < ctas; ++cta) shared_.push_back(areas(topology_.shared));
   for (uint32_t rank = 0; rank < topology_.ranks; ++rank)
     regions_.push_back(areas(topology_.regions));
-}
-
-uint32_t RaceDetector::place_of(uint32_t agent) const {
-  return topology_.is_host(agent) ? 0 : agent % topology_.agents_per_cta() * kAgentPlaces;
 }
 
 ShadowArea& RaceDetector::area(const RaceRange& range, uint64_t& offset) {
@@ -70,47 +69,49 @@ ShadowArea& RaceDetector::area(const RaceRange& range, uint64_t& offset) {
 void RaceDetector::touch(const RaceSite& site, uint32_t epoch, const RaceRange& range) {
   uint64_t offset = 0;
   ShadowArea& shadow = area(range, offset);
-  for (uint32_t row = 0; row < range.rows; ++row)
-    shadow.for_each(offset + row * range.pitch, range.row_bytes,
-                    [&](Granule& granule, uint64_t mask, uint64_t begin) {
-                      RaceRange place = range;
-                      place.offset = range.offset - offset + begin;
-                      touch_granule(granule, mask, site, epoch, place, shadow.unit());
-                    });
+  shadow.for_each(offset, range.row_bytes, range.rows, range.pitch,
+                  [&](Granule& granule, uint64_t mask, uint64_t number) {
+                    touch_granule(shadow, granule, mask, number, site, epoch, range,
+                                  range.offset - offset);
+                  });
 }
 
-void RaceDetector::touch_granule(Granule& granule, uint64_t mask, const RaceSite& site,
-                                 uint32_t epoch, const RaceRange& place, uint32_t unit) {
+void RaceDetector::touch_granule(ShadowArea& shadow, Granule& granule, uint64_t mask,
+                                 uint64_t number, const RaceSite& site, uint32_t epoch,
+                                 const RaceRange& range, uint64_t area_begin) {
   Record* same = nullptr;
-  std::vector<Record>& records = granule.records;
-  for (size_t i = 0; i < records.size();) {
-    Record& record = records[i];
+  const bool write = writes(site.kind);
+  for (uint32_t i = 0; i < granule.size();) {
+    Record& record = granule[i];
     const bool from_same = record.agent == site.agent && record.kind == site.kind &&
                            record.who == site.who && record.scope == site.scope;
     const uint64_t common = record.mask & mask;
+    if (common == 0) {
+      if (from_same && record.epoch == epoch && record.step == site.step) same = &record;
+      ++i;
+      continue;
+    }
     // No write has come between, or it would have replaced the earlier read.
     if (from_same && common == mask && record.epoch == epoch && site.kind == AccessKind::Read)
       return;
-    if (common != 0) {
-      if (conflicts(record, site)) {
-        const Relation relation = relation_of(record, site, place.space);
-        if (relation != Relation::Ordered) {
-          RaceRange overlap = place;
-          overlap.offset += static_cast<uint64_t>(std::countr_zero(common)) * unit;
-          found(relation, record, site, overlap);
-        }
+    if ((write || writes(record.kind)) && conflicts(record, site)) {
+      const Relation relation = relation_of(record, site, range.space);
+      if (relation != Relation::Ordered) {
+        RaceRange overlap = range;
+        overlap.offset =
+            area_begin + shadow.byte_of(number, static_cast<uint32_t>(std::countr_zero(common)));
+        found(relation, record, site, overlap);
       }
-      // Whoever is ordered behind the new access is ordered behind what it replaces. Adds stand
-      // beside each other; so do loads on different mbarriers.
-      const bool newer = from_same && (!is_load(site.kind) || operations_[record.epoch].barrier ==
-                                                                  operations_[epoch].barrier);
-      const bool over = writes(site.kind) && !(is_atomic(site.kind) && is_atomic(record.kind));
-      chain_ended_ |= over && record.kind == AccessKind::AtomicAdd;
-      if (newer || over) record.mask &= ~mask;
     }
+    // Whoever is ordered behind the new access is ordered behind what it replaces. Adds stand
+    // beside each other; so do loads on different mbarriers.
+    const bool newer = from_same && (!is_load(site.kind) || operations_[record.epoch].barrier ==
+                                                                operations_[epoch].barrier);
+    const bool over = write && !(is_atomic(site.kind) && is_atomic(record.kind));
+    chain_ended_ |= over && record.kind == AccessKind::AtomicAdd;
+    if (newer || over) record.mask &= ~mask;
     if (record.mask == 0) {
-      record = records.back();
-      records.pop_back();
+      granule.remove(i);
       continue;
     }
     if (from_same && record.epoch == epoch && record.step == site.step) same = &record;
@@ -119,12 +120,13 @@ void RaceDetector::touch_granule(Granule& granule, uint64_t mask, const RaceSite
   if (same != nullptr)
     same->mask |= mask;
   else
-    records.push_back({mask, epoch, site.agent, site.kind, site.who, site.step, site.scope});
+    granule.add({mask, epoch, site.agent, site.kind, site.who, site.step, site.scope});
 }
 
 bool RaceDetector::conflicts(const Record& first, const RaceSite& second) const {
   if (!writes(first.kind) && !writes(second.kind)) return false;
   if (!is_atomic(first.kind) || !is_atomic(second.kind)) return true;
+  if (agents_[first.agent].row == agents_[second.agent].row) return false;
   return !scope_includes(topology_, first.scope, first.agent, second.agent) ||
          !scope_includes(topology_, second.scope, second.agent, first.agent);
 }
@@ -138,7 +140,7 @@ RaceDetector::Relation RaceDetector::relation_of(const Record& first, const Race
     if (is_load(first.kind)) {
       const uint32_t place =
           kAgentPlaces * topology_.agents_per_cta() + operation.barrier % topology_.mbarriers;
-      const uint32_t seen = agents_[second.agent].known.at(topology_.cta_of(first.agent), place);
+      const uint32_t seen = agents_[second.agent].known.at(agents_[first.agent].row, place);
       return seen >= operation.done ? Relation::Ordered : Relation::Unordered;
     }
     epoch = operation.done;
@@ -152,17 +154,18 @@ RaceDetector::Relation RaceDetector::relation_of(const Record& first, const Race
 
 bool RaceDetector::knows(const RaceSite& site, uint32_t agent, Who whose, uint32_t epoch) const {
   const AgentState& state = agents_[site.agent];
+  const AgentState& of = agents_[agent];
   if (site.agent == agent) {
     if (whose.warps() == site.who.warps() && std::has_single_bit(whose.warps())) return true;
-    return epoch <= state.together ||
-           epoch <= state.known.at(topology_.cta_of(agent), place_of(agent) + kOrderAgent);
+    return epoch <= state.together || epoch <= state.known.at(of.row, of.place + kOrderAgent);
   }
-  return epoch <= state.known.at(topology_.cta_of(agent), place_of(agent) + order_place(whose));
+  return epoch <= state.known.at(of.row, of.place + order_place(whose));
 }
 
 bool RaceDetector::knows_fence(const RaceSite& site, uint32_t agent, Who whose, uint32_t epoch,
                                RaceSpace space) const {
   const AgentState& state = agents_[site.agent];
+  const AgentState& of = agents_[agent];
   if (site.agent == agent) {
     const Fences& fences = state.fences[static_cast<size_t>(space)];
     const uint32_t fenced = whose.first_lane()   ? fences.first_lane
@@ -170,8 +173,7 @@ bool RaceDetector::knows_fence(const RaceSite& site, uint32_t agent, Who whose, 
                                                  : fences.agent;
     if (epoch <= fenced) return true;
   }
-  return epoch <=
-         state.known.at(topology_.cta_of(agent), place_of(agent) + fence_place(whose, space));
+  return epoch <= state.known.at(of.row, of.place + fence_place(whose, space));
 }
 
 void RaceDetector::found(Relation relation, const Record& first, const RaceSite& second,
@@ -218,8 +220,9 @@ void RaceDetector::check_initialised(const RaceSite& site, uint32_t barrier) {
   const RaceRange bytes = mbarrier_bytes(site.agent, barrier);
   uint64_t offset = 0;
   ShadowArea& shadow = area(bytes, offset);
-  shadow.for_each(offset, bytes.row_bytes, [&](Granule& granule, uint64_t mask, uint64_t) {
-    for (const Record& record : granule.records) {
+  shadow.for_each(offset, bytes.row_bytes, 1, 0, [&](Granule& granule, uint64_t mask, uint64_t) {
+    for (uint32_t i = 0; i < granule.size(); ++i) {
+      const Record& record = granule[i];
       if ((record.mask & mask) == 0 || record.kind != AccessKind::Write) continue;
       const Relation relation = relation_of(record, site, RaceSpace::Shared);
       if (relation != Relation::Ordered) return found(relation, record, site, bytes);

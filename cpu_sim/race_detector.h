@@ -17,12 +17,11 @@
 
 namespace moetwin {
 
-/// A piece of shared memory or of a rank's global memory, whose accesses begin and end on `unit`
-/// bytes (others are widened to them).
+/// A piece of shared memory or a region of a rank's global memory.
 struct RacePiece {
   uint64_t begin;
   uint64_t bytes;
-  uint32_t unit;
+  ShadowShape shape;
 };
 
 /// What exists. CTAs are numbered rank by rank, agents CTA by CTA; behind them comes one more agent
@@ -181,6 +180,8 @@ class RaceDetector {
   struct AgentState {
     explicit AgentState(ClockSpace& space) : known(space) {}
     VectorClock known;  ///< of others
+    uint32_t row = 0;   ///< where clocks hold what is known of it
+    uint32_t place = 0;
     uint32_t epoch = 1;
     uint32_t together = 0;  ///< the epoch when its warps last met
     Fences fences[2];       ///< by RaceSpace
@@ -208,7 +209,6 @@ class RaceDetector {
   };
   enum class Relation : uint8_t { Ordered, Unfenced, Unordered };
 
-  uint32_t place_of(uint32_t agent) const;
   static void next_epoch(AgentState& state);
   uint32_t new_operation(uint32_t agent, uint32_t barrier);
   ShadowArea& area(const RaceRange& range, uint64_t& offset);
@@ -219,8 +219,9 @@ class RaceDetector {
   }
   /// The copy engine will count on a barrier: its init must be known, fence included.
   void check_initialised(const RaceSite& site, uint32_t barrier);
-  void touch_granule(Granule& granule, uint64_t mask, const RaceSite& site, uint32_t epoch,
-                     const RaceRange& place, uint32_t unit);
+  void touch_granule(ShadowArea& shadow, Granule& granule, uint64_t mask, uint64_t number,
+                     const RaceSite& site, uint32_t epoch, const RaceRange& range,
+                     uint64_t area_begin);
   bool conflicts(const Record& first, const RaceSite& second) const;
   bool conflicts_only_by_scope(const Record& first, const RaceSite& second) const;
   Relation relation_of(const Record& first, const RaceSite& second, RaceSpace space) const;

@@ -8,23 +8,32 @@
 namespace moetwin {
 namespace {
 
-/// Bytes on which all accesses to a region begin and end. Rows that tiles of 128 columns take apart
-/// have a small one, so that a granule is about a tile's row.
-uint32_t region_unit(Region region) {
+/// How a region is remembered.
+ShadowShape region_shape(Region region, const Shape& shape) {
   switch (region) {
     case Region::PoolX:
+      return {kBlockK, 16, shape.hidden};
     case Region::Linear1:
     case Region::TapLinear1:
-      return 2;
+      return {kLinear1ScaleGroup, 64, shape.intermediate};
     case Region::Tokens:
     case Region::CombineRows:
     case Region::Y:
+      return {16, 64};
     case Region::Metadata:
-      return 16;
+      return {16, 2};
+    case Region::PoolXScales:
+      return {4, 8};
+    case Region::Linear1Scales:
+    case Region::TapLinear1Scales:
+      return {4, 16};
     case Region::SendCount:
-      return 8;
+      return {8, 1};
+    case Region::TopkIdx:
+    case Region::TopkWeights:
+      return {4, 8};
     default:
-      return 4;
+      return {4, 1};
   }
 }
 
@@ -138,38 +147,11 @@ std::string place_words(const Simulation& sim, const RaceRange& place) {
   return where.empty() ? name : fmt::format("{} ({})", name, where);
 }
 
-}  // namespace
-
-RaceTopology race_topology(const KernelPlan& plan, const SymmetricLayout& layout, uint32_t ranks) {
-  RaceTopology topology;
-  topology.ranks = ranks;
-  topology.sms = plan.sms;
-  topology.warps.assign(kWarpgroupWarps, 1);
-  topology.warps.resize(kWarpgroupWarps + plan.math_warpgroups, kWarpgroupWarps);
-  topology.mbarriers = plan.num_mbarriers();
-  topology.mbarrier_offset = plan.shared.mbarriers;
-  topology.named_barriers = kNumNamedBarriers;
-  const SharedLayout& s = plan.shared;
-  const auto piece = [&](uint32_t begin, uint32_t end, uint32_t unit) {
-    topology.shared.push_back({begin, end - begin, unit});
-  };
-  piece(s.stage_a, s.staging, 16);
-  piece(s.staging, s.stage_scales, 2);
-  piece(s.stage_scales, s.pull_buffer, 4);
-  piece(s.pull_buffer, s.expert_counter, 16);
-  piece(s.expert_counter, s.total, 4);
-  for (uint32_t region = 0; region < kNumRegions; ++region)
-    topology.regions.push_back(
-        {0, layout.size(static_cast<Region>(region)), region_unit(static_cast<Region>(region))});
-  return topology;
-}
-
-std::string remedy_words(const Simulation& sim, const RaceFinding& finding) {
+/// What the remedy would be, as a sentence; empty if no change that was tried is one.
+std::string remedy_words(const Simulation& sim, const RaceFinding& finding,
+                         const std::string& first) {
   const Remedy& remedy = finding.remedy;
   const char* step = step_name(remedy.step);
-  const std::string first = site_name(
-      sim, finding.first,
-      race_topology(sim.plan(), sim.plan_layout(), static_cast<uint32_t>(sim.ranks().size())));
   switch (remedy.kind) {
     case Remedy::Kind::None:
       return "";
@@ -202,9 +184,39 @@ std::string remedy_words(const Simulation& sim, const RaceFinding& finding) {
   return "";
 }
 
-Finding race_finding(const Simulation& sim, const RaceFinding& finding) {
-  const RaceTopology topology =
-      race_topology(sim.plan(), sim.plan_layout(), static_cast<uint32_t>(sim.ranks().size()));
+}  // namespace
+
+RaceTopology race_topology(const KernelArgs& args) {
+  const KernelPlan& plan = args.plan;
+  RaceTopology topology;
+  topology.ranks = args.shape.ranks;
+  topology.sms = plan.sms;
+  topology.warps.assign(kWarpgroupWarps, 1);
+  topology.warps.resize(kWarpgroupWarps + plan.math_warpgroups, kWarpgroupWarps);
+  topology.mbarriers = plan.num_mbarriers();
+  topology.mbarrier_offset = plan.shared.mbarriers;
+  topology.named_barriers = kNumNamedBarriers;
+  const SharedLayout& s = plan.shared;
+  const auto piece = [&](uint32_t begin, uint32_t end, ShadowShape shape) {
+    topology.shared.push_back({begin, end - begin, shape});
+  };
+  piece(s.stage_a, s.staging, {kBlockK});
+  piece(s.staging, s.stage_scales, {2});
+  piece(s.stage_scales, s.pull_buffer, {4, 16});
+  piece(s.pull_buffer, s.expert_counter, {16});
+  piece(s.expert_counter, s.pool_table, {4, 1});
+  piece(s.pool_table, s.task_queue, {4, 2});
+  piece(s.task_queue, s.mbarriers, {4, 8});
+  piece(s.mbarriers, s.total, {8, 1});
+  for (uint32_t r = 0; r < kNumRegions; ++r) {
+    const auto region = static_cast<Region>(r);
+    topology.regions.push_back({0, args.layout.size(region), region_shape(region, args.shape)});
+  }
+  return topology;
+}
+
+Finding race_finding(const Simulation& sim, const RaceTopology& topology,
+                     const RaceFinding& finding) {
   const std::string first = site_name(sim, finding.first, topology);
   const std::string second = site_name(sim, finding.second, topology);
   const char* relation = "not ordered behind";
@@ -216,7 +228,7 @@ Finding race_finding(const Simulation& sim, const RaceFinding& finding) {
   std::string text =
       fmt::format("{} {} {} at {}, {} {}", second, does(finding.second.kind),
                   place_words(sim, finding.place), step_of(finding.second), relation, other);
-  const std::string remedy = remedy_words(sim, finding);
+  const std::string remedy = remedy_words(sim, finding, first);
   if (!remedy.empty()) text += ". " + remedy;
   Finding result;
   result.kind = finding.kind;

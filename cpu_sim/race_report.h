@@ -11,12 +11,10 @@ namespace moetwin {
 
 class Simulation;
 
-RaceTopology race_topology(const KernelPlan& plan, const SymmetricLayout& layout, uint32_t ranks);
-
-/// What the finding's remedy would be, as a sentence; empty if no change that was tried is one.
-std::string remedy_words(const Simulation& sim, const RaceFinding& finding);
+RaceTopology race_topology(const KernelArgs& args);
 
 /// The finding as a run reports it.
-Finding race_finding(const Simulation& sim, const RaceFinding& finding);
+Finding race_finding(const Simulation& sim, const RaceTopology& topology,
+                     const RaceFinding& finding);
 
 }  // namespace moetwin

@@ -61,36 +61,79 @@ struct Record {
   Scope scope = Scope::Sys;  ///< of an atomic access
 };
 
-/// 64 units of memory.
-struct Granule {
-  std::vector<Record> records;
+/// Up to 64 units of memory and the records of their accesses, in no order. One cache line, unless
+/// there are more than two.
+class Granule {
+ public:
+  uint32_t size() const { return size_; }
+  Record& operator[](uint32_t i) { return i < kInside ? inside_[i] : (*outside_)[i - kInside]; }
+  void add(const Record& record) {
+    if (size_ < kInside) {
+      inside_[size_] = record;
+    } else {
+      if (outside_ == nullptr) outside_ = std::make_unique<std::vector<Record>>();
+      outside_->push_back(record);
+    }
+    ++size_;
+  }
+  /// The last record takes the place of record i.
+  void remove(uint32_t i) {
+    (*this)[i] = (*this)[size_ - 1];
+    if (size_ > kInside) outside_->pop_back();
+    --size_;
+  }
+
+ private:
+  static constexpr uint32_t kInside = 2;
+
+  uint32_t size_ = 0;
+  std::array<Record, kInside> inside_;
+  std::unique_ptr<std::vector<Record>> outside_;
 };
 
-/// A piece of memory whose accesses all begin and end on `unit` bytes, a power of two.
+/// How a piece of memory is remembered: accesses begin and end on `unit` bytes, a power of two
+/// (others are widened to them). A granule is `units` of them in a row or, where tiles take rows of
+/// `pitch` bytes apart, one unit of `units` rows; about what one access touches, so that a granule
+/// has few records.
+struct ShadowShape {
+  uint32_t unit;
+  uint32_t units = 64;  ///< a power of two up to 64
+  uint64_t pitch = 0;   ///< 0: no tiles
+};
+
 class ShadowArea {
  public:
-  ShadowArea(uint64_t bytes, uint32_t unit)
+  ShadowArea(uint64_t bytes, ShadowShape shape)
       : bytes_(bytes),
-        unit_shift_(static_cast<uint32_t>(std::countr_zero(unit))),
-        pages_((bytes >> unit_shift_) / (64 * kPage) + 1) {}
+        unit_shift_(static_cast<uint32_t>(std::countr_zero(shape.unit))),
+        granule_shift_(unit_shift_ + static_cast<uint32_t>(std::countr_zero(shape.units))),
+        pitch_(shape.pitch),
+        rows_(shape.units),
+        columns_(shape.pitch >> unit_shift_) {
+    const uint64_t granules =
+        pitch_ == 0 ? (bytes >> granule_shift_) + 1 : (bytes / pitch_ / rows_ + 1) * columns_;
+    pages_.resize(granules / kPage + 1);
+  }
 
-  /// Calls f(granule, mask, first byte of the granule) for the granules of [offset, offset +
-  /// bytes), which must lie inside.
+  /// Calls f(granule, mask, its number) for the granules of `rows` rows of `row_bytes`, `pitch`
+  /// apart, from `offset` on. Nothing happens outside the area: bounds are the machine's business.
   template <class F>
-  void for_each(uint64_t offset, uint64_t bytes, F&& f) {
-    if (bytes == 0 || offset + bytes > bytes_) return;
-    uint64_t unit = offset >> unit_shift_;
-    const uint64_t last = (offset + bytes - 1) >> unit_shift_;
-    while (unit <= last) {
-      const uint64_t index = unit / 64;
-      const uint64_t end = std::min(last, index * 64 + 63);
-      const uint64_t low = ~uint64_t{0} << (unit % 64);
-      const uint64_t high = ~uint64_t{0} >> (63 - end % 64);
-      f(granule(index), low & high, (index * 64) << unit_shift_);
-      unit = end + 1;
+  void for_each(uint64_t offset, uint64_t row_bytes, uint32_t rows, uint64_t pitch, F&& f) {
+    if (row_bytes == 0 || offset + (rows - 1) * pitch + row_bytes > bytes_) return;
+    if (pitch_ != 0 && (rows == 1 || pitch == pitch_))
+      return for_each_column(offset, row_bytes, rows, f);
+    for (uint32_t row = 0; row < rows; ++row, offset += pitch) {
+      if (pitch_ == 0)
+        for_each_unit(offset, offset + row_bytes, f);
+      else
+        for_each_column(offset, row_bytes, 1, f);
     }
   }
-  uint32_t unit() const { return 1u << unit_shift_; }
+  /// The first byte of a granule's unit.
+  uint64_t byte_of(uint64_t granule, uint32_t unit) const {
+    if (pitch_ == 0) return (granule << granule_shift_) + (uint64_t{unit} << unit_shift_);
+    return (granule / columns_ * rows_ + unit) * pitch_ + (granule % columns_ << unit_shift_);
+  }
   /// Nothing has been touched.
   void clear() {
     for (std::unique_ptr<Page>& page : pages_) page.reset();
@@ -106,8 +149,51 @@ class ShadowArea {
     return (*page)[index % kPage];
   }
 
+  template <class F>
+  void for_each_unit(uint64_t offset, uint64_t end, F& f) {
+    const uint64_t size = uint64_t{1} << granule_shift_;
+    while (offset < end) {
+      const uint64_t begin = offset & ~(size - 1);
+      const uint64_t stop = std::min(end, begin + size);
+      const uint64_t low = (offset - begin) >> unit_shift_;
+      const uint64_t high = (stop - 1 - begin) >> unit_shift_;
+      const uint64_t index = offset >> granule_shift_;
+      f(granule(index), (~uint64_t{0} << low) & (~uint64_t{0} >> (63 - high)), index);
+      offset = stop;
+    }
+  }
+
+  /// `rows` pieces of `row_bytes`, one below the other, or one piece that may go on in next rows.
+  template <class F>
+  void for_each_column(uint64_t offset, uint64_t row_bytes, uint32_t rows, F& f) {
+    uint64_t row = offset / pitch_;
+    uint64_t column = offset % pitch_;
+    while (column + row_bytes > pitch_ && rows == 1) {
+      for_each_column(row * pitch_ + column, pitch_ - column, 1, f);
+      row_bytes -= pitch_ - column;
+      column = 0;
+      ++row;
+    }
+    const uint64_t first = column >> unit_shift_;
+    const uint64_t last = (column + row_bytes - 1) >> unit_shift_;
+    for (uint64_t end = row + rows; row < end;) {
+      const uint64_t stop = std::min(end, (row / rows_ + 1) * rows_);
+      const uint64_t mask =
+          (~uint64_t{0} << row % rows_) & (~uint64_t{0} >> (63 - (stop - 1) % rows_));
+      for (uint64_t c = first; c <= last; ++c) {
+        const uint64_t index = row / rows_ * columns_ + c;
+        f(granule(index), mask, index);
+      }
+      row = stop;
+    }
+  }
+
   uint64_t bytes_;
   uint32_t unit_shift_;
+  uint32_t granule_shift_;
+  uint64_t pitch_;
+  uint64_t rows_;     ///< of a granule
+  uint64_t columns_;  ///< units of a row
   std::vector<std::unique_ptr<Page>> pages_;
 };
 

@@ -24,7 +24,7 @@ void RaceDetector::publish(VectorClock& to, uint32_t agent, bool each_warp) {
   AgentState& state = agents_[agent];
   if (each_warp) warps_together(agent);
   to.join(state.known);
-  uint32_t* const mine = to.writable(topology_.cta_of(agent)) + place_of(agent);
+  uint32_t* const mine = to.writable(state.row) + state.place;
   raise(mine[kOrderWarp], state.epoch);
   raise(mine[kOrderAgent], each_warp ? state.epoch : state.together);
   for (uint32_t space = 0; space < 2; ++space) {
@@ -84,7 +84,7 @@ void RaceDetector::named_complete(uint32_t cta, uint32_t barrier, uint32_t leavi
     agent_together(first + i, step);
   }
   log(SyncKind::NamedEnd, first, object, step);
-  named_[object].clear();
+  named_[object].forget();
 }
 
 void RaceDetector::mbarrier_init(uint32_t agent, uint32_t number, Step step) {
@@ -105,7 +105,8 @@ void RaceDetector::mbarrier_phase(uint32_t cta, uint32_t number) {
   Barrier& barrier = barriers_[object];
   ++barrier.phases;
   log_.add({cta * topology_.agents_per_cta(), object, barrier.phases, SyncKind::PhaseEnd});
-  barrier.complete = std::move(barrier.pending);
+  barrier.complete.swap(barrier.pending);
+  barrier.pending.forget();
   barrier.complete.raise(cta, kAgentPlaces * topology_.agents_per_cta() + number, barrier.phases);
 }
 
@@ -198,7 +199,7 @@ void RaceDetector::start_launch(uint32_t rank) {
     all.join(state.known);
     // The host's own epoch is the one in which it is about to write the launch's inputs.
     const uint32_t epoch = agent == host ? state.epoch + 1 : state.epoch;
-    std::fill_n(all.writable(topology_.cta_of(agent)) + place_of(agent), kAgentPlaces, epoch);
+    std::fill_n(all.writable(state.row) + state.place, kAgentPlaces, epoch);
     state.together = state.epoch;
     for (Fences& fences : state.fences)
       fences = {state.epoch, state.epoch, state.epoch, state.epoch};

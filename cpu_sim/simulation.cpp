@@ -191,8 +191,7 @@ void Simulation::start_rank(uint32_t r) {
     for (RankState& each : ranks_) lay_out(each);
     if (options_.check)
       checker_ = std::make_unique<RaceDetector>(
-          race_topology(plan(), plan_layout(), case_.shape.ranks),
-          [this](const RaceFinding& finding) { report_race(finding); });
+          race_topology(next.args), [this](const RaceFinding& finding) { report_race(finding); });
     ever_laid_out_ = true;
   }
   rank.running = true;

@@ -62,16 +62,19 @@ TEST_CASE("race_clocks: joins, raises, moves and clears in any order equal plain
       const uint32_t epoch = static_cast<uint32_t>(i);
       clocks[a].raise(row, place, epoch);
       plain[a][row * kPlaces + place] = std::max(plain[a][row * kPlaces + place], epoch);
-    } else if (what < 14) {
+    } else if (what < 13) {
       clocks[a].join(clocks[b]);
       for (uint32_t p = 0; p < kRows * kPlaces; ++p)
         plain[a][p] = std::max(plain[a][p], plain[b][p]);
-    } else if (what == 14 && a != b) {
+    } else if (what == 13 && a != b) {
       clocks[a] = std::move(clocks[b]);
       plain[a] = plain[b];
       plain[b].assign(kRows * kPlaces, 0);
-    } else if (what == 15) {
-      clocks[a].clear();
+    } else if (what > 13) {
+      if (random >> 40 & 1)
+        clocks[a].clear();
+      else
+        clocks[a].forget();
       plain[a].assign(kRows * kPlaces, 0);
     }
     REQUIRE(equal(clocks[a], plain[a]));

@@ -57,8 +57,8 @@ RaceTopology topology() {
   t.mbarriers = 2;
   t.named_barriers = 1;
   t.mbarrier_offset = 2048;
-  t.shared = {{0, 2048, 16}, {2048, 64, 4}};
-  t.regions = {{0, 4096, 16}, {0, 64, 4}};
+  t.shared = {{0, 2048, {16}}, {2048, 64, {8, 1}}};
+  t.regions = {{0, 4096, {16, 16}}, {0, 64, {4, 1}}};
   return t;
 }
 
