@@ -137,10 +137,11 @@ int check(const Options& o) {
   if (const auto served = serve_card_rank(options.backend->on_card)) return *served;
   const GoldenFile golden = read_golden(o.file);
   const std::string directory = std::filesystem::path(o.file).parent_path().string();
+  if (golden.cases.empty())
+    throw InputError(fmt::format("FILE: '{}' holds no case; at least one is wanted", o.file));
   size_t begin = 0;
   size_t end = golden.cases.size();
   if (!o.only.empty()) {
-    if (golden.cases.empty()) throw InputError("--only: the file has no case");
     begin = read_integer_option("--only", o.only, 0, golden.cases.size() - 1);
     end = begin + 1;
   }

@@ -98,7 +98,7 @@ TEST_CASE("output_file: golden record refuses to replace a case, golden check a 
             R"({"format":1,"machine":{"cpu":"x","date":"2026-01-01","version":"1"},"cases":[]})");
   const Ran none = dir.run("golden check none.json");
   CHECK(none.status == 2);
-  CHECK(none.err.find("cases: holds none") != std::string::npos);
+  CHECK(none.err.find("holds no case") != std::string::npos);
 }
 
 }  // namespace moetwin

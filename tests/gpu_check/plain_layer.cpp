@@ -7,7 +7,7 @@
 #include "common/check.h"
 #include "common/slot_table.h"
 #include "cuda/device_buffer.h"
-#include "cuda/plain/plain_kernels.h"
+#include "tests/gpu_check/plain_kernels.h"
 
 namespace moetwin {
 namespace {

@@ -3,7 +3,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
 
-#include "cuda/plain/plain_kernels.h"
+#include "tests/gpu_check/plain_kernels.h"
 
 namespace moetwin::plain {
 namespace {
