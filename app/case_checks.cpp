@@ -11,6 +11,7 @@
 #include "cpu_sim/schedule.h"
 #include "fuzz/plants.h"
 #include "model/checked_plan.h"
+#include "model/mapped_file.h"
 #include "model/memory_estimate.h"
 
 namespace moetwin {
@@ -115,7 +116,7 @@ void check_case(const Case& c, const Backend& backend, const CaseChecks& checks)
         fmt::format("plant: only backend 'sim' has planted faults, not '{}'", backend.name));
   if (!c.plant.empty() && !is_plant(c.plant))
     throw InputError(fmt::format("plant: '{}' is not a planted fault (moetwin faults --list)",
-                                 c.plant.substr(0, 60)));
+                                 one_line(c.plant, 60)));
   check_schedule(checks.schedule.empty() ? c.schedule : checks.schedule, c.shape.ranks);
   for (const LaunchSpec& launch : c.launches) plan_of(c, launch, checks.unsafe_ring);
   MemoryNeed need = estimate_memory(c);

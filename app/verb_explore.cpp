@@ -107,8 +107,10 @@ std::string exhausted_text(const Options& o, const ExploreResult& result) {
   if (result.cut == 0)
     return "exhausted: every order of conflicting operations was run, none needed more "
            "preemptions\n";
-  return fmt::format("exhausted within {} preemptions: {} continuations that need more were left\n",
-                     o.preemptions, result.cut);
+  return fmt::format(
+      "nothing left within {} preemptions; {} continuations that need more were cut, and behind a "
+      "cut the reduction may have left out an order\n",
+      o.preemptions, result.cut);
 }
 
 std::string explore_screen(const Options& o, const Case& c, const ExploreResult& result,

@@ -59,6 +59,8 @@ RunOptions run_options(const Options& o) {
   options.trace_path = o.trace;
   if (!o.k_loop.empty() && o.k_loop != "full")
     throw InputError(fmt::format("--k-loop: '{}' is not full", o.k_loop));
+  if (!o.k_loop.empty() && !o.no_math)
+    throw InputError("--k-loop: with tile arithmetic every k loop is full; give --no-math too");
   options.full_k_loop = !o.k_loop.empty();
   return options;
 }
