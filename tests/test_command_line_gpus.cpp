@@ -35,7 +35,8 @@ TEST_CASE("command line: --gpus is checked before a card is looked for") {
       {"golden record g.json c.json --backend gpu --gpus 3",
        "c.json: shape.ranks: 2 is not 3, the number of cards of --gpus"},
   };
-  for (const auto& [arguments, text] : wrong) {
+  for (const auto& [given, text] : wrong) {
+    const std::string arguments = given;
     CAPTURE(arguments);
     const Ran ran = dir.run(arguments);
     // Recording asks which card there is before it reads cases.
@@ -55,7 +56,8 @@ TEST_CASE("command line: ranks in the environment are read for the gpu backend a
       {"RANK=5 WORLD_SIZE=2", "RANK: '5' is not an integer from 0 to 1"},
       {"RANK=0 WORLD_SIZE=3", "shape.ranks: 2 is not 3, the number of ranks that were started"},
   };
-  for (const auto& [environment, text] : wrong) {
+  for (const auto& [given, text] : wrong) {
+    const std::string environment = given;
     CAPTURE(environment);
     const Ran ran = dir.run_with(environment, "run c.json --backend gpu");
     CHECK(ran.status == 2);
