@@ -159,7 +159,7 @@ TEST_CASE("style: marks of unfinished work, banners and private paths are found"
     CHECK(banned_words({{"model/a.h", good(bad + "\n")}}).size() == 1);
   }
   CHECK(banned_words({{"model/a.h", good("// " + mark + "S are many\n")}}).empty());
-  CHECK(banned_words({{"model/a.h", good("int root = a/root2/2; // -1\n")}}).empty());
+  CHECK(banned_words({{"model/a.h", good(std::string("int root = a/wo") + "rk/2;\n")}}).empty());
 }
 
 TEST_CASE("style: library code that prints or ends the program is found") {
