@@ -118,8 +118,9 @@ TEST_CASE("ranks: a wrong variable is refused by name") {
       {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "70000"}}, "MASTER_PORT: '70000'"},
       {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "x"}}, "LOCAL_RANK: 'x'"},
   };
-  for (const auto& [variables, text] : wrong) {
+  for (const auto& [variables, named] : wrong) {
     const Environment environment(variables);
+    const std::string text = named;
     CAPTURE(text);
     CHECK(starts(refusal(), text));
   }

@@ -135,7 +135,8 @@ TEST_CASE("trace: the counters end where a finished run must end") {
       last[e.track] = e.counter;
       most[e.track] = std::max(most[e.track], e.counter);
     }
-    for (const auto& [name, value] : wanted) {
+    for (const auto& [named, value] : wanted) {
+      const std::string name = named;
       CAPTURE(name);
       const uint64_t track = traced.trace.counter_track(rank, name);
       REQUIRE(track != 0);
