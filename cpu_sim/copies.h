@@ -60,7 +60,7 @@ class PendingCopies {
   void prefetch() const {
     if (order_.empty()) return;
     prefetch_bytes(order_.data(), sizeof(uint32_t));
-    prefetch_bytes(slots_.data(), 2 * sizeof(Slot));
+    prefetch_bytes(slots_.data(), std::min<size_t>(slots_.size(), 2) * sizeof(Slot));
   }
 
   void push(const Copy& copy) {
