@@ -102,11 +102,10 @@ struct PipelineState {
 ///           warps of the agent; Lanes<T> v; v[lane] a value a lane; lanes_min, lanes_sum,
 ///           lanes_scan (inclusive) over the lanes of a warp agent; ballot(f): f(warp lane)
 ///           evaluated by each warp alike, the mask given to all
-/// memory    region<T>(Region), w1_scales(), w2_scales(): this rank's addresses; remote(g, rank)
-/// the
-///           same place on another rank; load, store, fetch_add, reduce_add on Global and Shared
-///           words, with order and scope where not plain; wait_until(word, awaited, scope, step)
-///           acquires; bound(index, limit, step, what) refuses an index past its table
+/// memory    region<T>(Region), w1_scales(), w2_scales(): this rank's addresses; remote(g, rank):
+///           the same place on another rank; load, store, fetch_add, reduce_add on Global and
+///           Shared words, with order and scope where not plain; wait_until(word, awaited, scope,
+///           step) acquires; bound(index, limit, step, what) refuses an index past its table
 /// barriers  barrier_sync / barrier_arrive(NamedBarrier, threads, step); mbarrier_init(bar, count);
 ///           mbarrier_arrive: once for each warp of the agent, its lanes converged;
 ///           mbarrier_expect(bar, bytes): one arrival that also announces bytes;
