@@ -9,6 +9,27 @@
 
 namespace moetwin {
 
+std::vector<std::vector<ExpertRow>> rows_by_expert(const Problem& problem) {
+  std::vector<std::vector<ExpertRow>> rows(problem.shape.experts);
+  const uint32_t topk = problem.shape.topk;
+  uint64_t y_row = 0;
+  uint64_t routed = 0;
+  for (uint32_t rank = 0; rank < problem.shape.ranks; ++rank) {
+    const RankInput& input = problem.ranks[rank];
+    for (uint32_t token = 0; token < input.num_tokens; ++token, ++y_row) {
+      for (uint32_t k = 0; k < topk; ++k) {
+        const uint64_t slot = uint64_t{token} * topk + k;
+        const int32_t expert = input.topk_idx[slot];
+        if (expert == kMaskedExpert) continue;
+        MOETWIN_CHECK(expert >= 0 && static_cast<uint32_t>(expert) < problem.shape.experts);
+        rows[static_cast<uint32_t>(expert)].push_back(
+            {rank, token, k, y_row, routed++, input.topk_weights[slot]});
+      }
+    }
+  }
+  return rows;
+}
+
 std::vector<ExpertTask> expert_tasks(const std::vector<uint64_t>& rows_of_expert, uint64_t block) {
   MOETWIN_CHECK(block > 0);
   std::vector<ExpertTask> tasks;

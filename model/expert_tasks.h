@@ -1,6 +1,6 @@
-// How the two references share work out: blocks of one expert's rows as tasks for OpenMP threads,
-// and an expert's weights held from its first task to its last. Pure bookkeeping; the arithmetic
-// and the protocol of the layer are elsewhere.
+// How the references share work out: the rows of each expert, blocks of them as tasks for OpenMP
+// threads, and an expert's weights held from its first task to its last. Pure bookkeeping; the
+// arithmetic and the protocol of the layer are elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,22 @@
 #include <vector>
 
 #include "common/check.h"
+#include "model/problem.h"
 
 namespace moetwin {
+
+/// One routed slot as an expert sees it.
+struct ExpertRow {
+  uint32_t rank = 0;
+  uint32_t token = 0;
+  uint32_t k = 0;
+  uint64_t y_row = 0;  ///< the token's place among all tokens
+  uint64_t row = 0;    ///< the slot's place among all routed ones
+  float weight = 0;
+};
+
+/// [E]: the routed slots of each expert, in order of (rank, token, k).
+std::vector<std::vector<ExpertRow>> rows_by_expert(const Problem& problem);
 
 /// Rows [begin, end) of one expert's list.
 struct ExpertTask {

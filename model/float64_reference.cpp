@@ -12,6 +12,7 @@
 #include "common/check.h"
 #include "common/number_formats.h"
 #include "model/data.h"
+#include "model/error_sums.h"
 #include "model/expert_tasks.h"
 
 namespace moetwin {
@@ -21,14 +22,6 @@ using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowM
 
 /// Rows of one task; dequantised weights are spread over this many rows.
 constexpr uint64_t kRowsPerTask = 256;
-
-/// One routed slot as an expert sees it.
-struct ExpertRow {
-  uint32_t rank;
-  uint32_t token;
-  uint64_t y_row;  ///< among all tokens
-  double weight;
-};
 
 /// The layer's operands from codes and scales.
 class QuantisedOperands {
@@ -145,7 +138,7 @@ Matrix expert_outputs(const Shape& shape, double limit, const Operands& operands
     for (uint64_t i = 0; i < count; ++i) {
       for (uint64_t j = 0; j < kScaleBlock; ++j) {
         activated(i, block * kScaleBlock + j) =
-            activate(gate(i, j), up(i, j), limit, rows[i].weight);
+            activate(gate(i, j), up(i, j), limit, double{rows[i].weight});
       }
     }
   }
@@ -156,26 +149,6 @@ Matrix expert_outputs(const Shape& shape, double limit, const Operands& operands
     out.middleCols(block * kScaleBlock, kScaleBlock).noalias() = activated * weights.transpose();
   }
   return out;
-}
-
-/// The routed slots of each expert, in order of (rank, token, k).
-std::vector<std::vector<ExpertRow>> rows_by_expert(const Problem& problem) {
-  std::vector<std::vector<ExpertRow>> rows(problem.shape.experts);
-  const uint32_t topk = problem.shape.topk;
-  uint64_t y_row = 0;
-  for (uint32_t rank = 0; rank < problem.shape.ranks; ++rank) {
-    const RankInput& input = problem.ranks[rank];
-    for (uint32_t token = 0; token < input.num_tokens; ++token, ++y_row) {
-      for (uint32_t k = 0; k < topk; ++k) {
-        const int32_t expert = input.topk_idx[uint64_t{token} * topk + k];
-        if (expert == kMaskedExpert) continue;
-        MOETWIN_CHECK(expert >= 0 && static_cast<uint32_t>(expert) < problem.shape.experts);
-        rows[static_cast<uint32_t>(expert)].push_back(
-            {rank, token, y_row, double{input.topk_weights[uint64_t{token} * topk + k]}});
-      }
-    }
-  }
-  return rows;
 }
 
 template <typename Operands>
@@ -237,47 +210,24 @@ ErrorMetrics error_against(const Float64Result& reference, const LayerResult& re
   MOETWIN_CHECK(reference.shape == result.shape);
   MOETWIN_CHECK(reference.tokens == result.tokens);
   MOETWIN_CHECK(reference.y.size() == result.y.size());
-  ErrorMetrics metrics;
   const uint64_t hidden = reference.shape.hidden;
-  double error_square = 0;
-  double reference_square = 0;
-  double result_square = 0;
-  double product = 0;
-  uint64_t at = 0;
-  for (uint32_t rank = 0; rank < reference.tokens.size(); ++rank) {
-    for (uint32_t token = 0; token < reference.tokens[rank]; ++token) {
-      for (uint32_t column = 0; column < hidden; ++column, ++at) {
-        const double expected = reference.y[at];
-        const double got = double{decode_bf16(result.y[at])};
-        if (!std::isfinite(got)) ++metrics.non_finite_result;
-        if (!std::isfinite(expected)) ++metrics.non_finite_reference;
-        if (!std::isfinite(got) || !std::isfinite(expected)) continue;
-        const double error = got - expected;
-        error_square += error * error;
-        reference_square += expected * expected;
-        result_square += got * got;
-        product += got * expected;
-        if (std::abs(error) > metrics.max_abs) {
-          metrics.max_abs = std::abs(error);
-          metrics.worst_rank = rank;
-          metrics.worst_token = token;
-          metrics.worst_column = column;
-        }
-      }
-    }
-  }
-  if (reference_square > 0) {
-    metrics.relative_rms = std::sqrt(error_square / reference_square);
-  } else if (error_square > 0) {
-    metrics.relative_rms = std::numeric_limits<double>::infinity();
-  }
-  if (reference_square > 0 && result_square > 0) {
-    metrics.cosine = product / (std::sqrt(reference_square) * std::sqrt(result_square));
-  } else if (reference_square > 0 || result_square > 0) {
-    metrics.cosine = 0;
-  }
-  if (reference_square + result_square > 0) {
-    metrics.calc_diff = 1 - 2 * product / (reference_square + result_square);
+  ErrorSums sums;
+  for (uint64_t at = 0; at < result.y.size(); ++at)
+    sums.add(reference.y[at], double{decode_bf16(result.y[at])}, at);
+
+  ErrorMetrics metrics;
+  metrics.relative_rms = sums.relative_rms();
+  metrics.max_abs = sums.max_abs();
+  metrics.cosine = sums.cosine();
+  metrics.calc_diff = sums.calc_diff();
+  metrics.non_finite_result = sums.non_finite_result();
+  metrics.non_finite_reference = sums.non_finite_reference();
+  if (sums.max_abs() > 0) {
+    uint64_t token = sums.worst_place() / hidden;
+    while (token >= reference.tokens[metrics.worst_rank])
+      token -= reference.tokens[metrics.worst_rank++];
+    metrics.worst_token = static_cast<uint32_t>(token);
+    metrics.worst_column = static_cast<uint32_t>(sums.worst_place() % hidden);
   }
   return metrics;
 }

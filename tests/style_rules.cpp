@@ -216,8 +216,9 @@ Findings belongs_to_target(const Files& files) {
     if (!is_source(path)) continue;
     const std::string folder = path.substr(0, path.rfind('/'));
     const bool collected = (place_of(folder) >= 0 && folder != "common") ||
-                           folder == "app/yardstick" || folder == "cuda/ranks" ||
-                           folder == "tests/package" || folder == "tests/gpu_check";
+                           folder == "model/numerics" || folder == "app/yardstick" ||
+                           folder == "cuda/ranks" || folder == "tests/package" ||
+                           folder == "tests/gpu_check";
     if (!collected) findings.push_back(at(path, 0, "no target collects this file"));
     if (ends_with(path, ".cu") && folder != "cuda" && folder != "tests/gpu_check")
       findings.push_back(at(path, 0, "device code lies in cuda/ and tests/gpu_check/"));

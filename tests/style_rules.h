@@ -37,8 +37,8 @@ Findings banned_words(const Files& files);
 /// Library code neither ends the program nor prints, and leaves out what clang 14 cannot compile.
 Findings library_calls(const Files& files);
 
-/// Each .cpp and .cu lies where a target collects it: a folder's own level, app/yardstick, or a
-/// program's folder in tests/.
+/// Each .cpp and .cu lies where a target collects it: a folder's own level, model/numerics,
+/// cuda/ranks, app/yardstick, or a program's folder in tests/.
 Findings belongs_to_target(const Files& files);
 
 /// `names`: entries of the top level. Only what the tree's map lists.
