@@ -28,6 +28,13 @@ enum class SyncOp : uint8_t {
   WaitCopies,   ///< a wait for the issuer's copies ended
 };
 
+/// When something happened.
+struct Moment {
+  uint64_t launch = 0;  ///< that the agent's rank is in
+  uint64_t event = 0;   ///< control events of the run so far
+  uint64_t time = 0;    ///< virtual nanoseconds of the agent; only the timed schedule keeps to them
+};
+
 /// One operation, told after it took effect. Objects are numbered by sync_object_*().
 struct Observation {
   uint32_t agent = 0;  ///< as the scheduler counts; landings have numbers of their own
@@ -37,12 +44,37 @@ struct Observation {
   /// Words: the value afterwards, waits: the value compared with. Barriers: the phase.
   uint64_t number = 0;
   bool completes = false;  ///< Arrive: its phase ended with it
+  Moment at;
 };
 
 class SyncObserver {
  public:
   virtual ~SyncObserver() = default;
   virtual void on_sync(const Observation& event) = 0;
+};
+
+enum class DataOp : uint8_t {
+  Load,   ///< of a word
+  Store,  ///< of a word or row; of a TaskEntry too
+  Issue,  ///< a bulk copy begins
+  Land,   ///< it has landed
+};
+
+/// One access to data. Places are packed global addresses (those of a tile's first row), for a
+/// TaskEntry its sync_object_shared(). Copies of weights are not told.
+struct DataEvent {
+  uint32_t agent = 0;  ///< of a copy: its issuer
+  Step step = Step::None;
+  DataOp op = DataOp::Load;
+  uint64_t place = 0;
+  const void* value = nullptr;  ///< Store of a word or TaskEntry: what is stored, for this call
+  Moment at;
+};
+
+class DataObserver {
+ public:
+  virtual ~DataObserver() = default;
+  virtual void on_data(const DataEvent& event) = 0;
 };
 
 /// Picks the agent that goes on at each choice.
@@ -58,6 +90,7 @@ class Chooser {
 
 struct KernelArgs;
 struct Problem;
+struct Timeline;
 
 struct Probes {
   SyncObserver* observer = nullptr;
@@ -68,6 +101,8 @@ struct Probes {
   /// Changes what the kernel is started with, once a launch, before memory is laid out; may be
   /// empty. For planted faults.
   std::function<void(Problem& problem, KernelArgs& args)> alter = {};
+  DataObserver* data = nullptr;
+  Timeline* timeline = nullptr;  ///< filled at the end of the run, however it ends
 };
 
 // Objects: words of global memory by their packed address, everything else above all addresses

@@ -161,6 +161,7 @@ class SimMachine {
     if constexpr (std::is_same_v<T, TokenSrcMetadata>) from.address = metadata_place(from.address);
     if (checker_) note(AccessKind::Read, from.address, sizeof(T), step);
     if (watched(from.address)) sim_.synced(sim_.id_of(agent_), step, SyncOp::Read, from.address, 0);
+    sim_.touched(agent_, step, DataOp::Load, from.address);
     const T value = peek(from, step);
     if constexpr (std::is_same_v<T, int32_t>)
       if (value == kMaskedExpert && mutated(MutantKind::Unmask, step)) return 0;
@@ -177,6 +178,7 @@ class SimMachine {
     if constexpr (std::is_same_v<T, TokenSrcMetadata>) to.address = metadata_place(to.address);
     if (checker_) note(AccessKind::Write, to.address, sizeof(T), step);
     poke(to, value, step);
+    sim_.touched(agent_, step, DataOp::Store, to.address, &value);
     if constexpr (std::is_integral_v<T>)
       if (watched(to.address))
         sim_.synced(sim_.id_of(agent_), step, SyncOp::Write, to.address, value);
@@ -186,6 +188,8 @@ class SimMachine {
     if (dropped(step)) return;
     if (checker_) note(AccessKind::Write, to.offset, sizeof(T), step);
     poke(to, value, step);
+    if constexpr (std::is_same_v<T, TaskEntry>)
+      sim_.touched(agent_, step, DataOp::Store, sync_object_shared(agent_.cta, to.offset), &value);
   }
   template <class T>
   T fetch_add(Global<T> to, T value, Order order, Scope scope, Step step) {
@@ -298,6 +302,7 @@ class SimMachine {
       lane_ = row % 16 * 8 + 1;  // one of the eight that copy the row
       const Global<uint8_t> place = to(row);
       cost(sim_.costs().shared_access);
+      sim_.touched(agent_, step, DataOp::Store, place.address);
       if (checker_) {
         note(AccessKind::Read, from.offset + row * bytes, bytes, step);
         note(AccessKind::Write, place.address, bytes, step);
@@ -316,6 +321,8 @@ class SimMachine {
   template <class Place>
   void skipped_payload(Place place, SkippedPayload payload, Step step) {
     if (checker_) note_in_turn(place, payload, step);
+    if constexpr (std::is_same_v<Place, Global<Bf16x8>>)
+      sim_.touched(agent_, step, payload.writes ? DataOp::Store : DataOp::Load, place.address);
   }
 
  private:

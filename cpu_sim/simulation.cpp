@@ -17,6 +17,7 @@
 #include "model/checked_plan.h"
 #include "model/collect.h"
 #include "model/digest.h"
+#include "model/timeline.h"
 #include "model/trace.h"
 #include "model/wait_report.h"
 
@@ -386,10 +387,13 @@ void Simulation::log(const Agent& a, TraceKind kind, Step step, TraceObject what
                     static_cast<uint16_t>(a.sm), static_cast<uint8_t>(a.in_cta), kind, step, what});
 }
 
-void Simulation::save_trace() const {
-  std::vector<KernelArgs> launches;
-  for (const Launch& launch : launches_) launches.push_back(launch.args);
-  write_trace(options_.trace_path, launches, trace_);
+void Simulation::save_trace() {
+  Timeline timeline;
+  for (const Launch& launch : launches_) timeline.launches.push_back(launch.args);
+  timeline.events = std::move(trace_);
+  if (!options_.trace_path.empty())
+    write_trace(options_.trace_path, timeline.launches, timeline.events);
+  if (probes_.timeline != nullptr) *probes_.timeline = std::move(timeline);
 }
 
 void Simulation::finish_result(RunResult& result) {

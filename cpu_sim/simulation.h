@@ -141,15 +141,21 @@ class Simulation {
   /// Whether a tile's k loop may be one step: what it touches lies inside its SM, and nobody looks
   /// at single accesses.
   bool k_loop_may_be_one_step() const {
-    return !options_.math && !options_.check && !options_.full_k_loop &&
-           options_.trace_path.empty();
+    return !options_.math && !options_.check && !options_.full_k_loop && !traced() &&
+           probes_.data == nullptr;
   }
   const Mutant& mutant() const { return mutant_; }
   bool observed() const { return probes_.observer != nullptr; }
   /// Tells the observer of an operation of agent `id` (a landing's number for landings).
   void synced(uint32_t id, Step step, SyncOp op, uint64_t object, uint64_t number,
               bool completes = false) {
-    if (observed()) probes_.observer->on_sync({id, step, op, object, number, completes});
+    if (observed())
+      probes_.observer->on_sync({id, step, op, object, number, completes, moment_of(id)});
+  }
+  /// Tells the data observer of an access or copy of `a`.
+  void touched(const Agent& a, Step step, DataOp op, uint64_t place, const void* value = nullptr) {
+    if (probes_.data != nullptr) [[unlikely]]
+      probes_.data->on_data({id_of(a), step, op, place, value, moment_of(id_of(a))});
   }
   TileJobs& tiles() { return tiles_; }
   ProtocolCounts& counts() { return counts_; }
@@ -170,7 +176,7 @@ class Simulation {
   /// Reports a named barrier that is none of the agent's.
   void check_member(const Agent& a, NamedBarrier barrier, Step step);
   uint32_t id_of(const Agent& a) const { return static_cast<uint32_t>(&a - agents_.data()); }
-  bool traced() const { return !options_.trace_path.empty(); }
+  bool traced() const { return !options_.trace_path.empty() || probes_.timeline != nullptr; }
   /// Adds an event of `a` to the timeline; only where traced().
   void log(const Agent& a, TraceKind kind, Step step, TraceObject what, uint64_t object,
            uint32_t value);
@@ -263,6 +269,11 @@ class Simulation {
                                   uint64_t alignment, Step step, uint32_t lane);
   [[noreturn]] void out_of_shared_bounds(const Agent& a, uint32_t offset, uint32_t bytes,
                                          uint32_t alignment, Step step, uint32_t lane);
+  /// Now, as agent or landing `id` sees it.
+  Moment moment_of(uint32_t id) const {
+    const Agent& a = agents_[id < agents_.size() ? id : id - agents_.size()];
+    return {ranks_[a.rank].launch, counts_.events, a.time};
+  }
   void use_layout_of(uint64_t launch);
   void prepare_launches();
   void create_agents();
@@ -295,7 +306,7 @@ class Simulation {
   void collect(uint64_t launch);
   void collect_y(uint32_t rank);
   void finish_result(RunResult& result);
-  void save_trace() const;
+  void save_trace();
   std::string state_digest() const;
 
   const Case& case_;

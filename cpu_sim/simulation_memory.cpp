@@ -111,6 +111,7 @@ void Simulation::issue(Agent& a, Copy& copy) {
     shared_bytes(a, copy.shared, copy.total(), 16, copy.step, 0);
   if (!copy.is_load()) ++a.uncommitted;
   if (checker_) check_issue(a, copy);
+  if (!copy.from_weights()) touched(a, copy.step, DataOp::Issue, copy.global);
   poison_destination(a, copy);
   if (case_.world.landing == Landing::Early) return land(a, copy, nullptr);
   const uint32_t landing_agent = landing_number(a);
@@ -154,10 +155,9 @@ void Simulation::land(Agent& a, const Copy& copy, const CopiedData* read) {
     write_destination(a, copy, *read);
   else
     move_data(a, copy);
-  if (!copy.is_load()) {
-    a.time = std::max(a.time, copy.time);
-    return;
-  }
+  if (!copy.is_load()) a.time = std::max(a.time, copy.time);
+  if (!copy.from_weights()) touched(a, copy.step, DataOp::Land, copy.global);
+  if (!copy.is_load()) return;
   if (checker_) checker_->landed(copy.operation);
   const BarrierFault fault = cta(a).mbarriers[copy.bar].transact(-int64_t{copy.total()});
   if (fault != BarrierFault::None) barrier_fault(a, fault, copy.step, mbarrier_name(copy.bar));

@@ -94,11 +94,14 @@ bool is_plant(const std::string& id) {
                      [&](const GeneratedMutant& m) { return m.id == id; });
 }
 
-RunResult simulate_planted(const Case& c, const RunOptions& options) {
-  if (const Plant* plant = find_plant(c.plant))
-    return simulate(c, options, plant->mutant, {nullptr, nullptr, kMaxPlantEvents, plant->alter});
+RunResult simulate_planted(const Case& c, const RunOptions& options, Probes probes) {
+  probes.max_events = kMaxPlantEvents;
+  if (const Plant* plant = find_plant(c.plant)) {
+    probes.alter = plant->alter;
+    return simulate(c, options, plant->mutant, probes);
+  }
   for (const GeneratedMutant& m : generate_mutants())
-    if (m.id == c.plant) return simulate(c, options, m.mutant, {nullptr, nullptr, kMaxPlantEvents});
+    if (m.id == c.plant) return simulate(c, options, m.mutant, probes);
   throw InputError(fmt::format("plant: '{}' is no planted fault (moetwin faults --list)",
                                c.plant.substr(0, 60)));
 }

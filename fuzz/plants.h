@@ -12,6 +12,7 @@
 
 #include "common/machine.h"
 #include "cpu_sim/mutant.h"
+#include "cpu_sim/probes.h"
 #include "model/case.h"
 #include "model/run.h"
 
@@ -54,8 +55,8 @@ struct PlantVerdict {
 PlantVerdict try_plant(const Plant& plant);
 
 /// Runs a case of one's own with a plant or generated mutant switched on (the case field "plant").
-/// Throws InputError for an id that is none.
-RunResult simulate_planted(const Case& c, const RunOptions& options);
+/// Throws InputError for an id that is none. Of `probes` the observers and the timeline are used.
+RunResult simulate_planted(const Case& c, const RunOptions& options, Probes probes = {});
 /// Whether `id` names a plant or a generated mutant.
 bool is_plant(const std::string& id);
 
