@@ -27,6 +27,8 @@ BenchReport bench_tensor_core();
 BenchReport bench_control();
 /// Generated cases a second, on the simulator and on the naive path.
 BenchReport bench_cases();
+/// The race checker beside the same simulation unchecked.
+BenchReport bench_checker();
 /// How time grows with threads, rows and ranks.
 BenchReport bench_scaling();
 

@@ -19,6 +19,7 @@ constexpr const char* kExamples =
     "              core, alternating, best of seven\n"
     "control       control events a second without tile arithmetic, k loops whole and stepped\n"
     "cases         generated cases a second, simulator and naive path\n"
+    "checker       `small` without tile arithmetic, checked and unchecked, alternating\n"
     "scaling       the tile kernel on one and two threads; time against rows and ranks "
     "(minutes)\n\n"
     "Examples:\n"
@@ -30,9 +31,10 @@ struct Bench {
   BenchReport (*measure)();
 };
 
-constexpr std::array<Bench, 4> kBenches = {{{"tensor_core", bench_tensor_core},
+constexpr std::array<Bench, 5> kBenches = {{{"tensor_core", bench_tensor_core},
                                             {"control", bench_control},
                                             {"cases", bench_cases},
+                                            {"checker", bench_checker},
                                             {"scaling", bench_scaling}}};
 
 struct Options {
@@ -45,8 +47,8 @@ int bench(const Options& o) {
   bool known = o.name.empty();
   for (const Bench& each : kBenches) known = known || o.name == each.name;
   if (!known)
-    throw InputError(
-        fmt::format("NAME: '{}' is not one of tensor_core, control, cases, scaling", o.name));
+    throw InputError(fmt::format(
+        "NAME: '{}' is not one of tensor_core, control, cases, checker, scaling", o.name));
   for (const Bench& each : kBenches) {
     if (!o.name.empty() && o.name != each.name) continue;
     const BenchReport report = each.measure();
@@ -64,8 +66,8 @@ int bench(const Options& o) {
 
 VerbAction add_bench(VerbOptions& options) {
   const auto o = std::make_shared<Options>();
-  options.optional_argument("NAME", o->name,
-                            "what to measure: tensor_core, control, cases or scaling (all)");
+  options.optional_argument(
+      "NAME", o->name, "what to measure: tensor_core, control, cases, checker or scaling (all)");
   options.flag("--json", o->json, "one object on standard output");
   options.examples(kExamples);
   return [o] { return bench(*o); };

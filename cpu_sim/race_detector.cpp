@@ -13,12 +13,12 @@ namespace {
 constexpr uint32_t kMaxEpoch = 0x7FFFFFFF;  // clocks compare signed
 
 /// Place of an order in an agent's part of a clock's row.
-uint32_t order_place(Who who) { return who.warps() == 1 ? kOrderWarp : kOrderAgent; }
+uint32_t order_place(Who who) { return who.first_warp() ? kOrderWarp : kOrderAgent; }
 
 uint32_t fence_place(Who who, RaceSpace space) {
   const uint32_t first = kFences + kFencePlaces * static_cast<uint32_t>(space);
   if (who.first_lane()) return first + kFenceLane;
-  return first + (who.warps() == 1 ? kFenceWarp : kFenceAgent);
+  return first + (who.first_warp() ? kFenceWarp : kFenceAgent);
 }
 
 }  // namespace
@@ -43,6 +43,7 @@ RaceDetector::RaceDetector(RaceTopology topology, Sink sink)
   for (uint32_t i = 0; i < ctas * topology_.mbarriers; ++i) barriers_.emplace_back(space_);
   for (uint32_t i = 0; i < ctas * topology_.named_barriers; ++i) named_.emplace_back(space_);
   operations_.emplace_back();
+  done_.push_back(0);
   const auto areas = [](const std::vector<RacePiece>& pieces) {
     std::vector<ShadowArea> made;
     for (const RacePiece& piece : pieces) made.emplace_back(piece.bytes, piece.shape);
@@ -66,67 +67,101 @@ ShadowArea& RaceDetector::area(const RaceRange& range, uint64_t& offset) {
   return shared_[range.owner][piece];
 }
 
+uint16_t RaceDetector::clock_place(const RaceSite& site, uint32_t epoch) const {
+  if (is_load(site.kind))
+    return static_cast<uint16_t>(kAgentPlaces * topology_.agents_per_cta() +
+                                 operations_[epoch].barrier % topology_.mbarriers);
+  return static_cast<uint16_t>(agents_[site.agent].place + order_place(site.who));
+}
+
 void RaceDetector::touch(const RaceSite& site, uint32_t epoch, const RaceRange& range) {
   uint64_t offset = 0;
   ShadowArea& shadow = area(range, offset);
+  const Touch touch{site,
+                    range,
+                    shadow,
+                    range.offset - offset,
+                    Record::source_of(site.kind, site.who, site.scope),
+                    {0, epoch, site.agent, site.kind, site.who, site.scope, site.step,
+                     static_cast<uint16_t>(agents_[site.agent].row), clock_place(site, epoch)},
+                    writes(site.kind),
+                    is_atomic(site.kind)};
   shadow.for_each(offset, range.row_bytes, range.rows, range.pitch,
                   [&](Granule& granule, uint64_t mask, uint64_t number) {
-                    touch_granule(shadow, granule, mask, number, site, epoch, range,
-                                  range.offset - offset);
+                    touch_granule(touch, granule, mask, number);
                   });
 }
 
-void RaceDetector::touch_granule(ShadowArea& shadow, Granule& granule, uint64_t mask,
-                                 uint64_t number, const RaceSite& site, uint32_t epoch,
-                                 const RaceRange& range, uint64_t area_begin) {
+/// A read of bytes that its source has read before. No write has come between, or it would have
+/// replaced that read, and what was ordered before it still is: `known` says so. True if the
+/// earlier record could be renewed and nothing is left to do.
+bool RaceDetector::read_again(const Touch& touch, Granule& granule, uint64_t mask,
+                              bool& known) const {
+  for (Record& record : granule) {
+    if (record.agent != touch.record.agent || record.source() != touch.source ||
+        (record.mask & mask) != mask || record.step != touch.record.step)
+      continue;
+    known = true;
+    if (record.place != touch.record.place) continue;
+    if (record.mask != mask && record.epoch != touch.record.epoch) return false;
+    record.epoch = touch.record.epoch;
+    return true;
+  }
+  return false;
+}
+
+void RaceDetector::touch_granule(const Touch& touch, Granule& granule, uint64_t mask,
+                                 uint64_t number) {
+  const Record& mine = touch.record;
+  bool known = false;
+  if (!touch.write && read_again(touch, granule, mask, known)) return;
   Record* same = nullptr;
-  const bool write = writes(site.kind);
-  for (uint32_t i = 0; i < granule.size();) {
-    Record& record = granule[i];
-    const bool from_same = record.agent == site.agent && record.kind == site.kind &&
-                           record.who == site.who && record.scope == site.scope;
-    const uint64_t common = record.mask & mask;
+  for (Record* record = granule.begin(); record != granule.end();) {
+    const uint64_t common = record->mask & mask;
+    const bool from_same = record->agent == mine.agent && record->source() == touch.source;
     if (common == 0) {
-      if (from_same && record.epoch == epoch && record.step == site.step) same = &record;
-      ++i;
+      if (from_same && record->epoch == mine.epoch && record->step == mine.step) same = record;
+      ++record;
       continue;
     }
-    // No write has come between, or it would have replaced the earlier read.
-    if (from_same && common == mask && record.epoch == epoch && site.kind == AccessKind::Read)
-      return;
-    if ((write || writes(record.kind)) && conflicts(record, site)) {
-      const Relation relation = relation_of(record, site, range.space);
-      if (relation != Relation::Ordered) {
-        RaceRange overlap = range;
-        overlap.offset =
-            area_begin + shadow.byte_of(number, static_cast<uint32_t>(std::countr_zero(common)));
-        found(relation, record, site, overlap);
-      }
+    const bool both_atomic = touch.atomic && is_atomic(record->kind);
+    if (!known && (touch.write || writes(record->kind)) &&
+        (!both_atomic || atomics_conflict(*record, touch.site))) {
+      const Relation relation = relation_of(*record, touch.site, touch.range.space);
+      if (relation != Relation::Ordered) [[unlikely]]
+        found_at(relation, *record, touch, number, common);
     }
     // Whoever is ordered behind the new access is ordered behind what it replaces. Adds stand
     // beside each other; so do loads on different mbarriers.
-    const bool newer = from_same && (!is_load(site.kind) || operations_[record.epoch].barrier ==
-                                                                operations_[epoch].barrier);
-    const bool over = write && !(is_atomic(site.kind) && is_atomic(record.kind));
-    chain_ended_ |= over && record.kind == AccessKind::AtomicAdd;
-    if (newer || over) record.mask &= ~mask;
-    if (record.mask == 0) {
-      granule.remove(i);
+    const bool newer = from_same && record->place == mine.place;
+    const bool over = touch.write && !both_atomic;
+    chain_ended_ |= over && record->kind == AccessKind::AtomicAdd;
+    if (newer || over) record->mask &= ~mask;
+    if (record->mask == 0) {
+      granule.remove(record);
       continue;
     }
-    if (from_same && record.epoch == epoch && record.step == site.step) same = &record;
-    ++i;
+    if (from_same && record->epoch == mine.epoch && record->step == mine.step) same = record;
+    ++record;
   }
-  if (same != nullptr)
+  if (same != nullptr) {
     same->mask |= mask;
-  else
-    granule.add({mask, epoch, site.agent, site.kind, site.who, site.step, site.scope});
+    return;
+  }
+  Record& added = granule.add(mine, pool_);
+  added.mask = mask;
 }
 
-bool RaceDetector::conflicts(const Record& first, const RaceSite& second) const {
-  if (!writes(first.kind) && !writes(second.kind)) return false;
-  if (!is_atomic(first.kind) || !is_atomic(second.kind)) return true;
-  if (agents_[first.agent].row == agents_[second.agent].row) return false;
+void RaceDetector::found_at(Relation relation, const Record& first, const Touch& touch,
+                            uint64_t granule, uint64_t units) {
+  RaceRange overlap = touch.range;
+  overlap.offset = touch.area_begin +
+                   touch.shadow.byte_of(granule, static_cast<uint32_t>(std::countr_zero(units)));
+  found(relation, first, touch.site, overlap);
+}
+
+bool RaceDetector::atomics_conflict(const Record& first, const RaceSite& second) const {
+  if (first.row == agents_[second.agent].row) return false;
   return !scope_includes(topology_, first.scope, first.agent, second.agent) ||
          !scope_includes(topology_, second.scope, second.agent, first.agent);
 }
@@ -134,32 +169,27 @@ bool RaceDetector::conflicts(const Record& first, const RaceSite& second) const 
 RaceDetector::Relation RaceDetector::relation_of(const Record& first, const RaceSite& second,
                                                  RaceSpace space) const {
   uint32_t epoch = first.epoch;
-  if (is_async(first.kind)) {
-    const Operation& operation = operations_[first.epoch];
-    if (operation.done == 0) return Relation::Unordered;
-    if (is_load(first.kind)) {
-      const uint32_t place =
-          kAgentPlaces * topology_.agents_per_cta() + operation.barrier % topology_.mbarriers;
-      const uint32_t seen = agents_[second.agent].known.at(agents_[first.agent].row, place);
-      return seen >= operation.done ? Relation::Ordered : Relation::Unordered;
-    }
-    epoch = operation.done;
+  const bool first_async = is_async(first.kind);
+  if (first_async) {
+    epoch = done_[first.epoch];
+    if (epoch == 0) return Relation::Unordered;
   }
-  if (!knows(second, first.agent, first.who, epoch)) return Relation::Unordered;
-  const bool crosses = is_async(second.kind) && !is_async(first.kind);
+  const bool own = first.agent == second.agent && !is_load(first.kind);
+  const bool ordered = own ? knows_own(second, first.who, epoch)
+                           : agents_[second.agent].known.at(first.row, first.place) >= epoch;
+  if (!ordered) return Relation::Unordered;
+  const bool crosses = is_async(second.kind) && !first_async;
   if (!crosses || knows_fence(second, first.agent, first.who, epoch, space))
     return Relation::Ordered;
   return Relation::Unfenced;
 }
 
-bool RaceDetector::knows(const RaceSite& site, uint32_t agent, Who whose, uint32_t epoch) const {
+/// Whether an access of the site's own agent is ordered before it without others: by its threads'
+/// program, or by a meeting of its warps.
+bool RaceDetector::knows_own(const RaceSite& site, Who whose, uint32_t epoch) const {
   const AgentState& state = agents_[site.agent];
-  const AgentState& of = agents_[agent];
-  if (site.agent == agent) {
-    if (whose.warps() == site.who.warps() && std::has_single_bit(whose.warps())) return true;
-    return epoch <= state.together || epoch <= state.known.at(of.row, of.place + kOrderAgent);
-  }
-  return epoch <= state.known.at(of.row, of.place + order_place(whose));
+  if (whose.warps() == site.who.warps() && whose.one_warp()) return true;
+  return epoch <= state.together || epoch <= state.known.at(state.row, state.place + kOrderAgent);
 }
 
 bool RaceDetector::knows_fence(const RaceSite& site, uint32_t agent, Who whose, uint32_t epoch,
@@ -169,7 +199,7 @@ bool RaceDetector::knows_fence(const RaceSite& site, uint32_t agent, Who whose, 
   if (site.agent == agent) {
     const Fences& fences = state.fences[static_cast<size_t>(space)];
     const uint32_t fenced = whose.first_lane()   ? fences.first_lane
-                            : whose.warps() == 1 ? fences.warp
+                            : whose.first_warp() ? fences.warp
                                                  : fences.agent;
     if (epoch <= fenced) return true;
   }
@@ -187,7 +217,7 @@ void RaceDetector::found(Relation relation, const Record& first, const RaceSite&
   finding.first = {first.agent, first.kind, first.who, first.step, first.scope};
   finding.second = second;
   finding.place = place;
-  finding.pending = is_async(first.kind) && operations_[first.epoch].done == 0;
+  finding.pending = is_async(first.kind) && done_[first.epoch] == 0;
   const RaceExplainer explainer(*this, first, second, place.space);
   if (relation == Relation::Unfenced)
     finding.kind = FindingClass::Proxy;
@@ -202,7 +232,8 @@ bool RaceDetector::conflicts_only_by_scope(const Record& first, const RaceSite& 
 }
 
 uint32_t RaceDetector::new_operation(uint32_t agent, uint32_t barrier) {
-  operations_.push_back({0, barrier, agents_[agent].epoch});
+  operations_.push_back({barrier, agents_[agent].epoch});
+  done_.push_back(0);
   return static_cast<uint32_t>(operations_.size() - 1);
 }
 
@@ -221,8 +252,7 @@ void RaceDetector::check_initialised(const RaceSite& site, uint32_t barrier) {
   uint64_t offset = 0;
   ShadowArea& shadow = area(bytes, offset);
   shadow.for_each(offset, bytes.row_bytes, 1, 0, [&](Granule& granule, uint64_t mask, uint64_t) {
-    for (uint32_t i = 0; i < granule.size(); ++i) {
-      const Record& record = granule[i];
+    for (const Record& record : granule) {
       if ((record.mask & mask) == 0 || record.kind != AccessKind::Write) continue;
       const Relation relation = relation_of(record, site, RaceSpace::Shared);
       if (relation != Relation::Ordered) return found(relation, record, site, bytes);
@@ -231,8 +261,7 @@ void RaceDetector::check_initialised(const RaceSite& site, uint32_t barrier) {
 }
 
 void RaceDetector::landed(uint32_t operation) {
-  Operation& load = operations_[operation];
-  load.done = barriers_[load.barrier].phases + 1;
+  done_[operation] = barriers_[operations_[operation].barrier].phases + 1;
 }
 
 void RaceDetector::store(uint32_t agent, Step step, const RaceRange& from, const RaceRange& to) {
@@ -251,8 +280,8 @@ void RaceDetector::stores_waited(uint32_t agent, BulkDone done) {
   AgentState& state = agents_[agent];
   for (const OpenStore& store : state.stores) {
     if (!store.committed) continue;
-    if (operations_[store.operation].done == 0) operations_[store.operation].done = state.epoch;
-    if (done == BulkDone::Written) operations_[store.operation + 1].done = state.epoch;
+    if (done_[store.operation] == 0) done_[store.operation] = state.epoch;
+    if (done == BulkDone::Written) done_[store.operation + 1] = state.epoch;
   }
   if (done == BulkDone::Written)
     std::erase_if(state.stores, [](const OpenStore& store) { return store.committed; });
@@ -267,7 +296,7 @@ uint32_t RaceDetector::mma(uint32_t agent, Step step, const RaceRange& a, const 
 }
 
 void RaceDetector::retired(uint32_t operation, uint32_t agent) {
-  operations_[operation].done = agents_[agent].epoch;
+  done_[operation] = agents_[agent].epoch;
 }
 
 void RaceDetector::next_epoch(AgentState& state) {

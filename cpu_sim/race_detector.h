@@ -188,9 +188,19 @@ class RaceDetector {
     std::vector<OpenStore> stores;
   };
   struct Operation {
-    uint32_t done = 0;     ///< the agent's epoch, or for a load the mbarrier's phases; 0: pending
     uint32_t barrier = 0;  ///< of all CTAs
     uint32_t issued = 0;   ///< the agent's epoch
+  };
+  /// An access on its way through the granules that it touches.
+  struct Touch {
+    const RaceSite& site;
+    const RaceRange& range;
+    const ShadowArea& shadow;
+    uint64_t area_begin;
+    uint32_t source;
+    Record record;  ///< what will be remembered of it, but for the mask
+    bool write;
+    bool atomic;
   };
   struct Barrier {
     explicit Barrier(ClockSpace& space) : pending(space), complete(space) {}
@@ -219,13 +229,16 @@ class RaceDetector {
   }
   /// The copy engine will count on a barrier: its init must be known, fence included.
   void check_initialised(const RaceSite& site, uint32_t barrier);
-  void touch_granule(ShadowArea& shadow, Granule& granule, uint64_t mask, uint64_t number,
-                     const RaceSite& site, uint32_t epoch, const RaceRange& range,
-                     uint64_t area_begin);
-  bool conflicts(const Record& first, const RaceSite& second) const;
+  /// Where the clocks hold how far an access is known, for its record.
+  uint16_t clock_place(const RaceSite& site, uint32_t epoch) const;
+  bool read_again(const Touch& touch, Granule& granule, uint64_t mask, bool& known) const;
+  void touch_granule(const Touch& touch, Granule& granule, uint64_t mask, uint64_t number);
+  void found_at(Relation relation, const Record& first, const Touch& touch, uint64_t granule,
+                uint64_t units);
+  bool atomics_conflict(const Record& first, const RaceSite& second) const;
   bool conflicts_only_by_scope(const Record& first, const RaceSite& second) const;
   Relation relation_of(const Record& first, const RaceSite& second, RaceSpace space) const;
-  bool knows(const RaceSite& site, uint32_t agent, Who whose, uint32_t epoch) const;
+  bool knows_own(const RaceSite& site, Who whose, uint32_t epoch) const;
   bool knows_fence(const RaceSite& site, uint32_t agent, Who whose, uint32_t epoch,
                    RaceSpace space) const;
   void found(Relation relation, const Record& first, const RaceSite& second,
@@ -247,8 +260,11 @@ class RaceDetector {
   std::vector<Barrier> barriers_;   ///< [cta][mbarrier]
   std::vector<VectorClock> named_;  ///< [cta][named barrier]: what this round's arrivals know
   std::vector<Operation> operations_;
+  std::vector<uint32_t> done_;  ///< by operation: the agent's epoch, or for a load the mbarrier's
+                                ///< phases; 0: pending
   std::unordered_map<uint64_t, uint32_t> word_numbers_;
   std::vector<Word> words_;
+  RecordPool pool_;
   std::vector<std::vector<ShadowArea>> shared_;   ///< [cta][piece]
   std::vector<std::vector<ShadowArea>> regions_;  ///< [rank][region]
   SyncLog log_;

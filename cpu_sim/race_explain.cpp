@@ -21,7 +21,7 @@ RaceExplainer::RaceExplainer(const RaceDetector& detector, const Record& first,
                              const RaceSite& second, RaceSpace space)
     : detector_(detector),
       topology_(detector.topology_),
-      events_(detector.log_.events()),
+      events_(detector.log_),
       first_(first),
       second_(second),
       space_bit_(space == RaceSpace::Shared ? 1 : 2),
@@ -40,10 +40,10 @@ RaceExplainer::RaceExplainer(const RaceDetector& detector, const Record& first,
   if (is_async(first.kind)) {
     const RaceDetector::Operation& operation = detector.operations_[first.epoch];
     issued_ = own_event_from(operation.issued);
-    epoch = operation.done;
+    epoch = detector.done_[first.epoch];
     barrier_ = operation.barrier;
     if (load_) {
-      phases_ = operation.done;
+      phases_ = epoch;
       start_ = issued_;
       return;
     }

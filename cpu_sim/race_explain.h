@@ -84,7 +84,7 @@ class RaceExplainer {
 
   const RaceDetector& detector_;
   const RaceTopology& topology_;
-  const std::vector<SyncEvent>& events_;
+  const SyncLog& events_;
   Record first_;
   RaceSite second_;
   uint8_t space_bit_;

@@ -2,8 +2,10 @@
 // checker works out afterwards what would have ordered two accesses. Knows no memory and no clocks.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "common/machine.h"
@@ -39,24 +41,37 @@ struct SyncEvent {
 };
 static_assert(sizeof(SyncEvent) == 16);
 
-/// The latest events of a run, at least the last kKept if there were so many.
+/// The latest events of a run, at least the last kKept if there were so many; numbered from the
+/// oldest that is kept.
 class SyncLog {
  public:
   static constexpr size_t kKept = size_t{1} << 19;
 
   void add(const SyncEvent& event) {
-    if (events_.size() == 2 * kKept) {
-      events_.erase(events_.begin(), events_.begin() + kKept);
-      truncated_ = true;
-    }
-    events_.push_back(event);
+    if (size_ % kChunk == 0) start_chunk();
+    (*chunks_[size_ / kChunk])[size_ % kChunk] = event;
+    ++size_;
   }
-  const std::vector<SyncEvent>& events() const { return events_; }
+  size_t size() const { return size_; }
+  const SyncEvent& operator[](size_t i) const { return (*chunks_[i / kChunk])[i % kChunk]; }
   /// Earlier events have been forgotten.
   bool truncated() const { return truncated_; }
 
  private:
-  std::vector<SyncEvent> events_;
+  static constexpr size_t kChunk = size_t{1} << 12;
+  using Chunk = std::array<SyncEvent, kChunk>;
+
+  void start_chunk() {
+    if (size_ == 2 * kKept) {
+      chunks_.erase(chunks_.begin(), chunks_.begin() + kKept / kChunk);
+      size_ -= kKept;
+      truncated_ = true;
+    }
+    chunks_.push_back(std::make_unique<Chunk>());
+  }
+
+  std::vector<std::unique_ptr<Chunk>> chunks_;
+  size_t size_ = 0;
   bool truncated_ = false;
 };
 

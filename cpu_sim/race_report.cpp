@@ -17,18 +17,20 @@ ShadowShape region_shape(Region region, const Shape& shape) {
     case Region::TapLinear1:
       return {kLinear1ScaleGroup, 64, shape.intermediate};
     case Region::Tokens:
-    case Region::CombineRows:
     case Region::Y:
       return {16, 64};
+    case Region::CombineRows:
+      return {16, 8};
     case Region::Metadata:
-      return {16, 2};
+      return {16, 4};
     case Region::PoolXScales:
       return {4, 8};
     case Region::Linear1Scales:
     case Region::TapLinear1Scales:
-      return {4, 16};
+      return {4, 64};
     case Region::SendCount:
       return {8, 1};
+    case Region::TokenScales:
     case Region::TopkIdx:
     case Region::TopkWeights:
       return {4, 8};
@@ -186,7 +188,7 @@ std::string remedy_words(const Simulation& sim, const RaceFinding& finding,
 
 }  // namespace
 
-RaceTopology race_topology(const KernelArgs& args) {
+RaceTopology race_topology(const KernelArgs& args, bool math) {
   const KernelPlan& plan = args.plan;
   RaceTopology topology;
   topology.ranks = args.shape.ranks;
@@ -201,8 +203,9 @@ RaceTopology race_topology(const KernelArgs& args) {
     topology.shared.push_back({begin, end - begin, shape});
   };
   piece(s.stage_a, s.staging, {kBlockK});
-  piece(s.staging, s.stage_scales, {2});
-  piece(s.stage_scales, s.pull_buffer, {4, 16});
+  // Values are stored one or two at a time, payload tags stand for whole rows of 64 bytes or more.
+  piece(s.staging, s.stage_scales, {math ? 2u : 16u});
+  piece(s.stage_scales, s.pull_buffer, {4});
   piece(s.pull_buffer, s.expert_counter, {16});
   piece(s.expert_counter, s.pool_table, {4, 1});
   piece(s.pool_table, s.task_queue, {4, 2});

@@ -11,7 +11,7 @@ namespace moetwin {
 
 class Simulation;
 
-RaceTopology race_topology(const KernelArgs& args);
+RaceTopology race_topology(const KernelArgs& args, bool math);
 
 /// The finding as a run reports it.
 Finding race_finding(const Simulation& sim, const RaceTopology& topology,

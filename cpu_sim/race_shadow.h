@@ -43,6 +43,8 @@ constexpr bool is_atomic(AccessKind kind) {
 struct Who {
   uint8_t bits = 0;
   constexpr uint32_t warps() const { return bits & 0xFu; }
+  constexpr bool one_warp() const { return (warps() & (warps() - 1)) == 0; }
+  constexpr bool first_warp() const { return warps() == 1; }
   constexpr bool first_lane() const { return (bits & 0x80u) != 0; }
   friend constexpr bool operator==(Who, Who) = default;
 };
@@ -57,39 +59,99 @@ struct Record {
   uint32_t agent = 0;
   AccessKind kind = AccessKind::Read;
   Who who;
-  Step step = Step::None;
   Scope scope = Scope::Sys;  ///< of an atomic access
+  Step step = Step::None;
+  uint16_t row = 0;    ///< where the clocks of others hold how far it is known: the row
+  uint16_t place = 0;  ///< and the place in it
+
+  /// Kind, threads and scope in one word.
+  uint32_t source() const { return source_of(kind, who, scope); }
+  static uint32_t source_of(AccessKind kind, Who who, Scope scope) {
+    return static_cast<uint32_t>(kind) | uint32_t{who.bits} << 8 |
+           static_cast<uint32_t>(scope) << 16;
+  }
+};
+
+/// Storage for the records of granules that have more than fit inside them: arrays of 4, 8, 16, ...
+/// records, kept for the next granule when one is given back.
+class RecordPool {
+ public:
+  static constexpr uint32_t kSmallest = 4;
+
+  RecordPool() = default;
+  RecordPool(const RecordPool&) = delete;
+  RecordPool& operator=(const RecordPool&) = delete;
+
+  Record* take(uint32_t capacity) {
+    std::vector<Record*>& free = free_[size_class(capacity)];
+    if (free.empty()) add_slab(capacity);
+    Record* const records = free.back();
+    free.pop_back();
+    return records;
+  }
+  void give_back(Record* records, uint32_t capacity) {
+    free_[size_class(capacity)].push_back(records);
+  }
+
+ private:
+  static constexpr uint32_t kSlabRecords = 512;
+
+  static uint32_t size_class(uint32_t capacity) {
+    return static_cast<uint32_t>(std::countr_zero(capacity));
+  }
+  void add_slab(uint32_t capacity) {
+    const uint32_t count = std::max(kSlabRecords, capacity);
+    slabs_.push_back(std::make_unique<Record[]>(count));
+    for (uint32_t i = 0; i + capacity <= count; i += capacity)
+      free_[size_class(capacity)].push_back(&slabs_.back()[i]);
+  }
+
+  std::vector<std::unique_ptr<Record[]>> slabs_;
+  std::array<std::vector<Record*>, 32> free_;
 };
 
 /// Up to 64 units of memory and the records of their accesses, in no order. One cache line, unless
 /// there are more than two.
-class Granule {
+class alignas(64) Granule {
  public:
-  uint32_t size() const { return size_; }
-  Record& operator[](uint32_t i) { return i < kInside ? inside_[i] : (*outside_)[i - kInside]; }
-  void add(const Record& record) {
-    if (size_ < kInside) {
-      inside_[size_] = record;
-    } else {
-      if (outside_ == nullptr) outside_ = std::make_unique<std::vector<Record>>();
-      outside_->push_back(record);
-    }
+  Record* begin() { return capacity_ == 0 ? inside_.data() : outside_; }
+  Record* end() { return begin() + size_; }
+  Record& add(const Record& record, RecordPool& pool) {
+    if (size_ == std::max(capacity_, kInside)) grow(pool);
+    Record& added = *end();
+    added = record;
     ++size_;
+    return added;
   }
-  /// The last record takes the place of record i.
-  void remove(uint32_t i) {
-    (*this)[i] = (*this)[size_ - 1];
-    if (size_ > kInside) outside_->pop_back();
+  /// The last record takes the place of `record`.
+  void remove(Record* record) {
+    *record = *(end() - 1);
     --size_;
+  }
+  void clear(RecordPool& pool) {
+    if (capacity_ != 0) pool.give_back(outside_, capacity_);
+    capacity_ = 0;
+    size_ = 0;
   }
 
  private:
   static constexpr uint32_t kInside = 2;
 
+  void grow(RecordPool& pool) {
+    const uint32_t capacity = capacity_ == 0 ? RecordPool::kSmallest : 2 * capacity_;
+    Record* const larger = pool.take(capacity);
+    std::copy(begin(), end(), larger);
+    if (capacity_ != 0) pool.give_back(outside_, capacity_);
+    outside_ = larger;
+    capacity_ = capacity;
+  }
+
   uint32_t size_ = 0;
+  uint32_t capacity_ = 0;  ///< of outside_; 0: the records are inside
+  Record* outside_ = nullptr;
   std::array<Record, kInside> inside_;
-  std::unique_ptr<std::vector<Record>> outside_;
 };
+static_assert(sizeof(Record) == 24 && sizeof(Granule) == 64);
 
 /// How a piece of memory is remembered: accesses begin and end on `unit` bytes, a power of two
 /// (others are widened to them). A granule is `units` of them in a row or, where tiles take rows of
@@ -135,8 +197,10 @@ class ShadowArea {
     return (granule / columns_ * rows_ + unit) * pitch_ + (granule % columns_ << unit_shift_);
   }
   /// Nothing has been touched.
-  void clear() {
-    for (std::unique_ptr<Page>& page : pages_) page.reset();
+  void clear(RecordPool& pool) {
+    for (const std::unique_ptr<Page>& page : pages_)
+      if (page != nullptr)
+        for (Granule& granule : *page) granule.clear(pool);
   }
 
  private:

@@ -194,7 +194,7 @@ void RaceDetector::start_launch(uint32_t rank) {
     AgentState& state = agents_[agent];
     for (const OpenStore& store : state.stores)
       for (const uint32_t end : {store.operation, store.operation + 1})
-        if (operations_[end].done == 0) operations_[end].done = state.epoch;
+        if (done_[end] == 0) done_[end] = state.epoch;
     state.stores.clear();
     all.join(state.known);
     // The host's own epoch is the one in which it is about to write the launch's inputs.
@@ -215,7 +215,7 @@ void RaceDetector::start_launch(uint32_t rank) {
     }
     for (uint32_t number = 0; number < topology_.named_barriers; ++number)
       named_[cta * topology_.named_barriers + number].clear();
-    for (ShadowArea& piece : shared_[cta]) piece.clear();
+    for (ShadowArea& piece : shared_[cta]) piece.clear(pool_);
   }
   for (const uint32_t agent : members) agents_[agent].known.join(all);
 }

@@ -34,8 +34,28 @@ void SimMachine::make_postponed_call() {
   in_postponed_ = false;
 }
 
+void SimMachine::put_off(const RaceRange& range, Step step) {
+  PutOffRead& read = put_off_reads_[static_cast<size_t>(range.space)];
+  RaceRange& before = read.range;
+  if (before.owner == range.owner && before.region == range.region &&
+      before.offset + before.row_bytes == range.offset && before.row_bytes != 0 &&
+      read.step == step && read.who == who()) {
+    before.row_bytes += range.row_bytes;
+    return;
+  }
+  if (before.row_bytes != 0) note_put_off(read);
+  read = {range, who(), step};
+}
+
+void SimMachine::note_put_off(PutOffRead& read) {
+  checker_->access({sim_.id_of(agent_), AccessKind::Read, read.who, read.step}, read.range);
+  read.range.row_bytes = 0;
+}
+
 void SimMachine::note(AccessKind kind, uint64_t address, uint64_t bytes, Step step) {
   if (address_region(address) >= kNumRegions) return;  // weights never change
+  if (kind == AccessKind::Read && lane_ != kAllLanes)
+    return put_off(sim_.race_range(address, bytes), step);
   const RaceSite site{sim_.id_of(agent_), kind, who(), step};
   if (kind == AccessKind::Write)
     checker_->plain_store(site, sim_.race_range(address, bytes));
@@ -44,15 +64,19 @@ void SimMachine::note(AccessKind kind, uint64_t address, uint64_t bytes, Step st
 }
 
 void SimMachine::note(AccessKind kind, uint32_t shared, uint64_t bytes, Step step) {
+  if (kind == AccessKind::Read && lane_ != kAllLanes)
+    return put_off(sim_.race_range(agent_, shared, bytes), step);
   checker_->access({sim_.id_of(agent_), kind, who(), step}, sim_.race_range(agent_, shared, bytes));
 }
 
 void SimMachine::note_add(uint64_t address, uint64_t bytes, Order order, Scope scope, Step step) {
+  note_put_off_reads();
   checker_->atomic_add(sim_.id_of(agent_), who(), order, scope, step,
                        sim_.race_range(address, bytes));
 }
 
 void SimMachine::note_add(uint32_t shared, uint64_t bytes, Order order, Scope scope, Step step) {
+  note_put_off_reads();
   checker_->atomic_add(sim_.id_of(agent_), who(), order, scope, step,
                        sim_.race_range(agent_, shared, bytes));
 }

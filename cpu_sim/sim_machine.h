@@ -135,6 +135,7 @@ class SimMachine {
     uint32_t mask = 0;
     for (lane_ = 0; lane_ < kWarpLanes; ++lane_) mask |= uint32_t{f(lane_)} << lane_;
     lane_ = kAllLanes;
+    if (checker_) note_put_off_reads();
     return mask;
   }
 
@@ -409,7 +410,10 @@ class SimMachine {
   /// The lanes of each warp are together again.
   void end_of_lanes() {
     lane_ = kAllLanes;
-    if (checker_) checker_->warps_together(sim_.id_of(agent_));
+    if (checker_) {
+      note_put_off_reads();
+      checker_->warps_together(sim_.id_of(agent_));
+    }
     if (std::exchange(synchronised_, false)) synchronised();
   }
 
@@ -448,6 +452,19 @@ class SimMachine {
     if (lane_ == kAllLanes) return all_warps(agent_.warps);
     return lane_ == 0 ? kFirstLane : warp_of(lane_ / kWarpLanes);
   }
+  /// A read by one lane that the checker has not been told of yet, because the next lanes may read
+  /// on from there. Nothing that synchronises may come before it is told.
+  struct PutOffRead {
+    RaceRange range;  ///< no bytes: none
+    Who who;
+    Step step = Step::None;
+  };
+  void put_off(const RaceRange& range, Step step);
+  void note_put_off(PutOffRead& read);
+  void note_put_off_reads() {
+    for (PutOffRead& read : put_off_reads_)
+      if (read.range.row_bytes != 0) note_put_off(read);
+  }
   void note(AccessKind kind, uint64_t address, uint64_t bytes, Step step);
   void note(AccessKind kind, uint32_t shared, uint64_t bytes, Step step);
   void note_add(uint64_t address, uint64_t bytes, Order order, Scope scope, Step step);
@@ -464,6 +481,7 @@ class SimMachine {
       warp = (warp + 1) % agent_.warps;
     }
     lane_ = lane;
+    note_put_off_reads();
   }
   template <class Place>
   void note_rows(AccessKind kind, Place rows, uint32_t valid, Step step) {
@@ -534,8 +552,9 @@ class SimMachine {
   RaceDetector* const checker_;  ///< null: nothing is checked
   const Stamp stamp_;            ///< of this launch
   uint32_t lane_ = kAllLanes;
-  Accumulator* total_ = nullptr;  ///< the tile being worked on
-  bool synchronised_ = false;     ///< a lane has released or acquired
+  std::array<PutOffRead, 2> put_off_reads_;  ///< by RaceSpace
+  Accumulator* total_ = nullptr;             ///< the tile being worked on
+  bool synchronised_ = false;                ///< a lane has released or acquired
   std::function<void()> postponed_;
   int64_t neighbours_left_ = 0;
   bool in_postponed_ = false;

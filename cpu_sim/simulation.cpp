@@ -192,7 +192,8 @@ void Simulation::start_rank(uint32_t r) {
     for (RankState& each : ranks_) lay_out(each);
     if (options_.check)
       checker_ = std::make_unique<RaceDetector>(
-          race_topology(next.args), [this](const RaceFinding& finding) { report_race(finding); });
+          race_topology(next.args, math()),
+          [this](const RaceFinding& finding) { report_race(finding); });
     ever_laid_out_ = true;
   }
   rank.running = true;
