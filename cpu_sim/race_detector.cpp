@@ -41,6 +41,8 @@ RaceDetector::RaceDetector(RaceTopology topology, Sink sink)
     agent.place = topology_.is_host(i) ? 0 : i % topology_.agents_per_cta() * kAgentPlaces;
   }
   for (uint32_t i = 0; i < ctas * topology_.mbarriers; ++i) barriers_.emplace_back(space_);
+  uses_.resize(size_t{ctas} * topology_.mbarriers * topology_.agents_per_cta() * 2);
+  used_.resize(ctas);
   for (uint32_t i = 0; i < ctas * topology_.named_barriers; ++i) named_.emplace_back(space_);
   operations_.emplace_back();
   done_.push_back(0);
@@ -75,6 +77,7 @@ uint16_t RaceDetector::clock_place(const RaceSite& site, uint32_t epoch) const {
 }
 
 void RaceDetector::touch(const RaceSite& site, uint32_t epoch, const RaceRange& range) {
+  if (touches_barriers(range) && !is_atomic(site.kind)) settle_barrier_uses(range.owner);
   uint64_t offset = 0;
   ShadowArea& shadow = area(range, offset);
   const Touch touch{site,
@@ -247,7 +250,46 @@ uint32_t RaceDetector::load(uint32_t agent, Step step, const RaceRange* from, co
   return operation;
 }
 
+void RaceDetector::use_barrier(const RaceSite& site, uint32_t number) {
+  const uint32_t cta = topology_.cta_of(site.agent);
+  const uint32_t agents = topology_.agents_per_cta();
+  const uint32_t object = cta * topology_.mbarriers + number;
+  BarrierUse& use = uses_[(size_t{object} * agents + site.agent % agents) * 2 +
+                          (site.kind == AccessKind::AtomicRead ? 1 : 0)];
+  if (use.step != site.step || use.who != site.who) {
+    access(site, mbarrier_bytes(site.agent, number));
+    use.step = site.step;
+    use.who = site.who;
+    used_[cta] = true;
+  }
+  use.epoch = agents_[site.agent].epoch;
+}
+
+void RaceDetector::settle_barrier_uses(uint32_t cta) {
+  if (!used_[cta]) return;
+  used_[cta] = false;
+  const uint32_t agents = topology_.agents_per_cta();
+  for (uint32_t number = 0; number < topology_.mbarriers; ++number) {
+    const uint32_t object = cta * topology_.mbarriers + number;
+    barriers_[object].loaders = 0;
+    for (uint32_t i = 0; i < 2 * agents; ++i) {
+      BarrierUse& use = uses_[size_t{object} * agents * 2 + i];
+      if (use.who == Who{}) continue;
+      const uint32_t agent = cta * agents + i / 2;
+      const AccessKind kind = i % 2 == 0 ? AccessKind::AtomicAdd : AccessKind::AtomicRead;
+      touch({agent, kind, use.who, use.step, Scope::Cta}, use.epoch, mbarrier_bytes(agent, number));
+      use = {};
+    }
+  }
+}
+
 void RaceDetector::check_initialised(const RaceSite& site, uint32_t barrier) {
+  const uint32_t cta = topology_.cta_of(site.agent);
+  const uint32_t bit = 1u << site.agent % topology_.agents_per_cta();
+  uint32_t& loaders = barriers_[cta * topology_.mbarriers + barrier].loaders;
+  if ((loaders & bit) != 0) return;
+  used_[cta] = true;
+  bool ordered = true;
   const RaceRange bytes = mbarrier_bytes(site.agent, barrier);
   uint64_t offset = 0;
   ShadowArea& shadow = area(bytes, offset);
@@ -255,9 +297,11 @@ void RaceDetector::check_initialised(const RaceSite& site, uint32_t barrier) {
     for (const Record& record : granule) {
       if ((record.mask & mask) == 0 || record.kind != AccessKind::Write) continue;
       const Relation relation = relation_of(record, site, RaceSpace::Shared);
+      ordered = ordered && relation == Relation::Ordered;
       if (relation != Relation::Ordered) return found(relation, record, site, bytes);
     }
   });
+  if (ordered) loaders |= bit;
 }
 
 void RaceDetector::landed(uint32_t operation) {

@@ -207,6 +207,15 @@ class RaceDetector {
     VectorClock pending;   ///< what the arrivals of the current phase know
     VectorClock complete;  ///< what those of the last one knew
     uint32_t phases = 0;   ///< since the first launch
+    uint32_t loaders =
+        0;  ///< agents of the CTA whose copies are known to be behind its init, as bits
+  };
+  /// The last arrival, or wait, of one agent at one mbarrier. The first one is checked against the
+  /// barrier's init; later ones are only remembered here, until anything else touches its bytes.
+  struct BarrierUse {
+    uint32_t epoch = 0;
+    Step step = Step::None;
+    Who who;  ///< nobody: none
   };
   struct Release {
     Scope scope;
@@ -226,6 +235,14 @@ class RaceDetector {
   RaceRange mbarrier_bytes(uint32_t agent, uint32_t barrier) const {
     return {RaceSpace::Shared, topology_.cta_of(agent), 0,
             topology_.mbarrier_offset + uint64_t{8} * barrier, 8};
+  }
+  void use_barrier(const RaceSite& site, uint32_t barrier);
+  /// Remembers all uses of the CTA's mbarriers in the shadow; the next ones are checked again.
+  void settle_barrier_uses(uint32_t cta);
+  bool touches_barriers(const RaceRange& range) const {
+    return range.space == RaceSpace::Shared &&
+           range.offset + range.row_bytes > topology_.mbarrier_offset &&
+           range.offset < topology_.mbarrier_offset + uint64_t{8} * topology_.mbarriers;
   }
   /// The copy engine will count on a barrier: its init must be known, fence included.
   void check_initialised(const RaceSite& site, uint32_t barrier);
@@ -258,6 +275,8 @@ class RaceDetector {
   ClockSpace space_;
   std::vector<AgentState> agents_;
   std::vector<Barrier> barriers_;   ///< [cta][mbarrier]
+  std::vector<BarrierUse> uses_;    ///< [cta][mbarrier][agent][arrives, waits]
+  std::vector<bool> used_;          ///< [cta]: some of its uses are remembered
   std::vector<VectorClock> named_;  ///< [cta][named barrier]: what this round's arrivals know
   std::vector<Operation> operations_;
   std::vector<uint32_t> done_;  ///< by operation: the agent's epoch, or for a load the mbarrier's

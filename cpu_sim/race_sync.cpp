@@ -95,7 +95,7 @@ void RaceDetector::mbarrier_arrive(uint32_t agent, uint32_t number, bool each_wa
   const uint32_t object = topology_.cta_of(agent) * topology_.mbarriers + number;
   const Who who =
       each_warp ? all_warps(topology_.warps[agent % topology_.agents_per_cta()]) : kFirstLane;
-  access({agent, AccessKind::AtomicAdd, who, step, Scope::Cta}, mbarrier_bytes(agent, number));
+  use_barrier({agent, AccessKind::AtomicAdd, who, step, Scope::Cta}, number);
   log(each_warp ? SyncKind::Arrive : SyncKind::LeaderArrive, agent, object, step);
   publish(barriers_[object].pending, agent, each_warp);
 }
@@ -113,7 +113,7 @@ void RaceDetector::mbarrier_phase(uint32_t cta, uint32_t number) {
 void RaceDetector::mbarrier_seen(uint32_t agent, uint32_t number, Step step) {
   const uint32_t object = topology_.cta_of(agent) * topology_.mbarriers + number;
   const Who who = all_warps(topology_.warps[agent % topology_.agents_per_cta()]);
-  access({agent, AccessKind::AtomicRead, who, step, Scope::Cta}, mbarrier_bytes(agent, number));
+  use_barrier({agent, AccessKind::AtomicRead, who, step, Scope::Cta}, number);
   log(SyncKind::PhaseSeen, agent, object, step);
   agents_[agent].known.join(barriers_[object].complete);
 }
@@ -212,9 +212,13 @@ void RaceDetector::start_launch(uint32_t rank) {
       all.raise(cta, kAgentPlaces * topology_.agents_per_cta() + number, barrier.phases);
       barrier.pending.clear();
       barrier.complete.clear();
+      barrier.loaders = 0;
     }
     for (uint32_t number = 0; number < topology_.named_barriers; ++number)
       named_[cta * topology_.named_barriers + number].clear();
+    const size_t uses = size_t{topology_.mbarriers} * topology_.agents_per_cta() * 2;
+    std::fill_n(uses_.begin() + static_cast<ptrdiff_t>(cta * uses), uses, BarrierUse{});
+    used_[cta] = false;
     for (ShadowArea& piece : shared_[cta]) piece.clear(pool_);
   }
   for (const uint32_t agent : members) agents_[agent].known.join(all);

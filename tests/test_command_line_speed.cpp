@@ -35,6 +35,14 @@ TEST_CASE("command line: bench control and cases give rates") {
   CHECK(cases["simulated_cases_per_second"].get<double>() > 0.1);
 }
 
+TEST_CASE("command line: bench checker gives the cost of a checked run") {
+  const ProgramDirectory dir;
+  const nlohmann::json out = dir.run("bench checker --json").json();
+  CHECK(keys(out) == std::set<std::string>{"ratio", "ratio_to_one_step", "unchecked_seconds",
+                                           "checked_seconds"});
+  CHECK(out["ratio"].get<double>() > 1);
+}
+
 TEST_CASE("command line: --k-loop full steps through every block of K") {
   const ProgramDirectory dir;
   REQUIRE(dir.run("case small --out s.json").status == 0);
