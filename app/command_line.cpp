@@ -25,6 +25,7 @@ constexpr Verb kVerbs[] = {
     {"case", "write a case file from a preset", add_case},
     {"golden", "record digests of many cases, or check recorded ones", add_golden},
     {"explain", "the journey of a token, pool row, block or expert through a run", add_explain},
+    {"report", "a run as one page for a browser", add_report},
     {"layout", "the symmetric buffer of a case, region by region", add_layout},
     {"ring", "the smallest ring of a case that cannot deadlock, and why", add_ring},
     {"explore", "many schedules of a case: findings, behaviours, coverage", add_explore},

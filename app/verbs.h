@@ -29,6 +29,7 @@ VerbAction add_diff(VerbOptions& options);
 VerbAction add_case(VerbOptions& options);
 VerbAction add_golden(VerbOptions& options);
 VerbAction add_explain(VerbOptions& options);
+VerbAction add_report(VerbOptions& options);
 VerbAction add_layout(VerbOptions& options);
 VerbAction add_ring(VerbOptions& options);
 VerbAction add_bench(VerbOptions& options);

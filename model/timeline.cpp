@@ -134,7 +134,7 @@ class WaitGatherer {
     const TraceEvent& from = events_[begin];
     add(from, events_[end].time, false);
     const size_t by = ended_by_[end];
-    if (by == kNoEvent || by < begin || events_[end].time <= from.time) return;
+    if (by == kNoEvent || events_[end].time <= from.time) return;
     const TraceEvent& provider = events_[by];
     groups_[{from.rank, agent_at(from.place).role, from.step}]
         .providers[{agent_at(provider.place).role, provider.step}] += events_[end].time - from.time;

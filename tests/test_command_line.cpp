@@ -44,7 +44,7 @@ TEST_CASE(
   const Ran help = dir.run("--help");
   CHECK(help.status == 0);
   CHECK(help.err.empty());
-  for (const char* verb : {"run", "diff", "case", "golden", "explain", "layout", "ring", "explore",
+  for (const char* verb : {"run", "diff", "case", "golden", "explain", "report", "layout", "ring", "explore",
                            "faults", "bench"}) {
     CAPTURE(verb);
     CHECK(contains(help.out, std::string("\n  ") + verb + " "));
