@@ -44,8 +44,8 @@ TEST_CASE(
   const Ran help = dir.run("--help");
   CHECK(help.status == 0);
   CHECK(help.err.empty());
-  for (const char* verb : {"run", "diff", "case", "golden", "explain", "report", "layout", "ring", "explore",
-                           "faults", "bench"}) {
+  for (const char* verb : {"run", "diff", "case", "golden", "explain", "report", "layout", "ring",
+                           "explore", "faults", "bench"}) {
     CAPTURE(verb);
     CHECK(contains(help.out, std::string("\n  ") + verb + " "));
     const Ran ran = dir.run(std::string(verb) + " --help");

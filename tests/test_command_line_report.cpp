@@ -122,8 +122,9 @@ TEST_CASE("command line: a report of a run that hangs names what waits, whatever
   const ProgramDirectory directory;
   // A name that would end or open an element where it is not escaped.
   const std::string name = "<!--<script>.json";
-  REQUIRE(directory.run("case tiny --set 'plant=drop PullPublishRow' --out '" + name + "'").status ==
-          0);
+  REQUIRE(
+      directory.run("case tiny --set 'plant=drop PullPublishRow' --out '" + name + "'").status ==
+      0);
   const Ran ran = directory.run("report '" + name + "' --out page --json");
   CHECK(ran.status == 1);
   const Json report = ran.json();
