@@ -58,8 +58,9 @@ std::vector<Stop> way_into_the_pool(const SlotJourney& j, const Shape& shape) {
       {"metadata written", j.recorded,
        fmt::format("at row {}{}", j.recorded_row,
                    j.recorded_row == j.place.row || !j.recorded.seen ? "" : ": not its own row")});
-  stops.push_back({"row published", j.published,
-                   fmt::format("on XFull[{}] of rank {}", j.place.ring.index, pool_rank)});
+  stops.push_back(
+      {"row published", j.published,
+       fmt::format("XFull[{}] of rank {} is now {}", j.place.ring.index, pool_rank, j.x_full)});
   return stops;
 }
 
@@ -103,6 +104,7 @@ std::string tiles_line(const char* what, const std::vector<TileJourney>& tiles, 
     const Sighting& begin = tile.begun.seen ? tile.begun : tile.claimed;
     if (begin.seen) first = std::min(first, moment(begin, clock));
     if (!tile.done.seen) continue;
+    first = std::min(first, moment(tile.done, clock));
     last = std::max(last, moment(tile.done, clock));
     ++finished;
   }
@@ -210,9 +212,10 @@ std::string journey_text(const SlotJourney& journey, const Shape& shape, Journey
 }
 
 std::string journey_table(const std::vector<SlotJourney>& journeys, JourneyClock clock) {
-  std::string table = fmt::format(
-      "{:>4} {:>6} {:>3}  {:>6} {:>5} {:>5} {:>6} {:>6} {:>9} {:>9}  {}\n", "rank", "token", "k",
-      "expert", "slot", "row", "block", "ring", "published", "y written", "pulled by");
+  std::string table =
+      fmt::format("{:>4} {:>6} {:>3}  {:>6} {:>5} {:>5} {:>6} {:>6} {:>9} {:>6} {:>9}  {}\n",
+                  "rank", "token", "k", "expert", "slot", "row", "block", "ring", "published",
+                  "XFull", "y written", "pulled by");
   const auto when = [&](const Sighting& seen) {
     return seen.seen ? fmt::to_string(moment(seen, clock)) : std::string("never");
   };
@@ -221,11 +224,12 @@ std::string journey_table(const std::vector<SlotJourney>& journeys, JourneyClock
     const auto number = [&](uint32_t value) {
       return placed ? fmt::to_string(value) : std::string("-");
     };
-    table += fmt::format(
-        "{:>4} {:>6} {:>3}  {:>6} {:>5} {:>5} {:>6} {:>6} {:>9} {:>9}  {}\n", j.rank, j.token, j.k,
-        j.expert, number(j.slot), number(j.place.row), number(j.place.block),
-        placed ? fmt::format("{}+{}", j.place.ring.index, j.place.ring.lap) : "-",
-        when(j.published), when(j.summed), j.found.seen ? agent_text(j.found.agent) : "nobody");
+    table += fmt::format("{:>4} {:>6} {:>3}  {:>6} {:>5} {:>5} {:>6} {:>6} {:>9} {:>6} {:>9}  {}\n",
+                         j.rank, j.token, j.k, j.expert, number(j.slot), number(j.place.row),
+                         number(j.place.block),
+                         placed ? fmt::format("{}+{}", j.place.ring.index, j.place.ring.lap) : "-",
+                         when(j.published), j.published.seen ? fmt::to_string(j.x_full) : "-",
+                         when(j.summed), j.found.seen ? agent_text(j.found.agent) : "nobody");
   }
   return table;
 }
@@ -255,6 +259,7 @@ Json journey_json(const SlotJourney& journey, const Shape& shape, JourneyClock c
               {"block", known(journey.place.block)},
               {"ring_slot", known(journey.place.ring.index)},
               {"lap", known(journey.place.ring.lap)},
+              {"x_full", journey.published.seen ? Json(journey.x_full) : Json(nullptr)},
               {"steps", steps},
               {"linear1", tiles_json(journey.linear1, clock)},
               {"linear2", tiles_json(journey.linear2, clock)}};

@@ -33,8 +33,8 @@ std::string journey_text(const SlotJourney& journey, const Shape& shape, Journey
 /// One line a slot under a heading, for many.
 std::string journey_table(const std::vector<SlotJourney>& journeys, JourneyClock clock);
 
-/// {rank, token, k, expert, expert_rank, weight, slot, row, block, ring_slot, lap, steps, linear1,
-/// linear2, values}; what is not known, and values where not asked for, are null.
+/// {rank, token, k, expert, expert_rank, weight, slot, row, block, ring_slot, lap, x_full, steps,
+/// linear1, linear2, values}; what is not known, and values where not asked for, are null.
 nlohmann::ordered_json journey_json(const SlotJourney& journey, const Shape& shape,
                                     JourneyClock clock, const SlotValues* values);
 

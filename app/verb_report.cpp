@@ -49,7 +49,6 @@ struct Options {
 
 /// Makes the directory where there is none; its parent must be there.
 void make_directory(const std::string& path) {
-  check_output_path("--out", (std::filesystem::path(path) / "").parent_path().string());
   std::error_code error;
   std::filesystem::create_directory(path, error);
   if (!std::filesystem::is_directory(path, error))

@@ -230,8 +230,9 @@ void JourneyRecorder::on_sync(const Observation& event) {
         journeys_[agent.pulling].ring_free = sight(event.agent, event.step, event.at);
       return;
     case Step::PullPublishRow:
-      if (agent.pulling != kNone)
-        journeys_[agent.pulling].published = sight(event.agent, event.step, event.at);
+      if (agent.pulling == kNone) return;
+      journeys_[agent.pulling].published = sight(event.agent, event.step, event.at);
+      journeys_[agent.pulling].x_full = static_cast<uint32_t>(event.number);
       agent.pulling = kNone;
       return;
     case Step::TaskWait: {

@@ -59,6 +59,7 @@ struct SlotJourney {
   Sighting recorded;   ///< its TokenSrcMetadata is written
   uint32_t recorded_row = 0;  ///< where: the same as place.row in a right program
   Sighting published;
+  uint32_t x_full = 0;               ///< of its ring slot, with this row
   std::vector<TileJourney> linear1;  ///< [n1]
   std::vector<TileJourney> linear2;  ///< [n2]
   Sighting loaded;  ///< a math warpgroup of the token's rank loads the row to combine it

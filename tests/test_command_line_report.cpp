@@ -63,6 +63,7 @@ void check_ranks(const Json& report, std::map<std::string, std::string>& shown) 
 TEST_CASE("command line: report writes a page that holds what --json prints and needs no network") {
   const ProgramDirectory directory;
   REQUIRE(directory.run("case tiny --out c.json").status == 0);
+  REQUIRE(directory.run("report c.json --out page --no-math").status == 0);
   const Ran ran = directory.run("report c.json --out page --json --schedule timed");
   REQUIRE(ran.status == 0);
   const Json report = ran.json();

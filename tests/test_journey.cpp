@@ -126,6 +126,8 @@ TEST_CASE("journey: slots and pool rows are those of the round-robin rule, each 
     CHECK(j.slot < counts[{j.expert, j.rank}]);
     CHECK(rows.insert({j.expert / 2, j.place.row}).second);
     CHECK(j.recorded_row == j.place.row);
+    CHECK(j.x_full > j.place.ring.lap * 64);
+    CHECK(j.x_full <= (j.place.ring.lap + 1) * 64);
     CHECK(j.place.block == j.place.row / 64);
     later_laps += j.place.ring.lap != 0;
     // The first expert of each rank begins at row 0.
