@@ -22,10 +22,10 @@ class ArrowFinder {
           forget(e.rank);
           break;
         case TraceKind::Arrive:
-          last_arrival_[key(e)] = i;
+          last_arrival_[object_key(e)] = i;
           break;
         case TraceKind::Copy:
-          pending_[key(e)].push_back(i);
+          pending_[object_key(e)].push_back(i);
           break;
         case TraceKind::End:
           end_wait(i);
@@ -38,6 +38,8 @@ class ArrowFinder {
   }
 
  private:
+  using Key = std::pair<uint64_t, uint32_t>;
+
   /// One number an object: words are the same for all, barriers belong to a CTA, stores to an
   /// agent.
   uint64_t key(const TraceEvent& e) const {
@@ -47,10 +49,19 @@ class ArrowFinder {
     return uint64_t{1} << 63 | static_cast<uint64_t>(e.what) << 56 | cta << 16 | object;
   }
 
+  /// A named barrier has a key a round: whoever ends one may have arrived at the next before the
+  /// others are seen to leave. A member arrives once a round, so its own count tells the round.
+  Key object_key(const TraceEvent& e) {
+    if (e.what != TraceObject::NamedBarrier) return {key(e), 0};
+    uint32_t& arrivals = arrivals_[{key(e), e.place}];
+    if (e.kind == TraceKind::Arrive) ++arrivals;
+    return {key(e), arrivals};
+  }
+
   void end_wait(size_t i) {
     const TraceEvent& e = events_[i];
     if (e.what == TraceObject::Nothing || e.what == TraceObject::StoresRead) return;
-    const uint64_t object = key(e);
+    const Key object = object_key(e);
     if (const auto arrival = last_arrival_.find(object); arrival != last_arrival_.end()) {
       const TraceEvent& by = events_[arrival->second];
       const bool own = by.rank == e.rank && by.sm == e.sm && by.place == e.place;
@@ -64,15 +75,19 @@ class ArrowFinder {
 
   /// A CTA's barriers are made anew in each launch; copies of the last one have all landed.
   void forget(uint32_t rank) {
-    std::erase_if(last_arrival_, [&](const auto& entry) {
-      return (entry.first >> 63) != 0 && (entry.first >> 16 & 0xFFFFFFFF) / sms_ == rank;
-    });
+    const auto of_rank = [&](const auto& entry) {
+      const uint64_t object = entry.first.first;
+      return (object >> 63) != 0 && (object >> 16 & 0xFFFFFFFF) / sms_ == rank;
+    };
+    std::erase_if(last_arrival_, of_rank);
+    std::erase_if(arrivals_, of_rank);
   }
 
   uint32_t sms_;
   const std::vector<TraceEvent>& events_;
-  std::unordered_map<uint64_t, size_t> last_arrival_;
-  std::unordered_map<uint64_t, std::vector<size_t>> pending_;
+  std::map<Key, size_t> last_arrival_;
+  std::map<Key, std::vector<size_t>> pending_;
+  std::map<Key, uint32_t> arrivals_;  ///< by named barrier and member
   std::vector<Arrow> arrows_;
 };
 

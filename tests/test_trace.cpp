@@ -7,8 +7,11 @@
 #include <set>
 #include <string>
 
+#include "common/wait_table.h"
+#include "cpu_sim/agent_numbers.h"
 #include "cpu_sim/simulate.h"
 #include "model/case.h"
+#include "model/checked_plan.h"
 #include "model/presets.h"
 #include "model/trace.h"
 #include "tests/trace_reader.h"
@@ -119,6 +122,98 @@ TEST_CASE("trace: every arrow has both ends, and none points back in time") {
     landings += ends.from->category == "copy";
   CHECK(copies > 1000);
   CHECK(landings == copies);
+}
+
+namespace {
+
+/// What the machine itself says ended each wait: the arrival that completed the phase or round, the
+/// last addition to the word.
+class ReleaseObserver : public SyncObserver {
+ public:
+  ReleaseObserver(uint32_t ranks, const KernelPlan& plan) : ranks_(ranks), plan_(plan) {}
+
+  void on_sync(const Observation& e) override {
+    const bool landing = agent_place(plan_, ranks_, e.agent).landing;
+    switch (e.op) {
+      case SyncOp::Arrive:
+        if (e.completes) released_[{e.object, e.number}] = {e.agent, e.step, landing};
+        return;
+      case SyncOp::Add:
+      case SyncOp::Fetch:
+        released_[{e.object, 0}] = {e.agent, e.step, false};
+        return;
+      case SyncOp::WaitPhase:
+      case SyncOp::WaitRound:
+        return count(e, released_[{e.object, e.number}]);
+      case SyncOp::WaitAtLeast:
+      case SyncOp::WaitFlip:
+      case SyncOp::WaitEqual:
+        return count(e, released_[{e.object, 0}]);
+      default:
+        return;
+    }
+  }
+
+  /// "thread step -> thread step", and how often. A phase that a landing completed is left out: its
+  /// arrow comes from the copy's issue.
+  const std::map<std::string, uint64_t>& releases() const { return releases_; }
+
+  std::string name(uint32_t agent, Step step) const {
+    const AgentPlace a = agent_place(plan_, ranks_, agent);
+    return std::to_string(a.rank) + " SM " + std::to_string(a.sm) + " " + role_name(a.role) + " " +
+           std::to_string(a.number) + " " + step_name(step);
+  }
+
+ private:
+  struct Release {
+    uint32_t agent = 0;
+    Step step = Step::None;
+    bool landing = false;
+  };
+  void count(const Observation& wait, const Release& by) {
+    if (!by.landing && by.agent != wait.agent)
+      ++releases_[name(by.agent, by.step) + " -> " + name(wait.agent, wait.step)];
+  }
+
+  uint32_t ranks_;
+  const KernelPlan& plan_;
+  std::map<std::pair<uint64_t, uint64_t>, Release> released_;
+  std::map<std::string, uint64_t> releases_;
+};
+
+}  // namespace
+
+TEST_CASE("trace: arrows come from the arrival that ended the wait, as the machine tells it") {
+  Case c = two_ranks();
+  set_launches(c, 1);
+  const KernelPlan plan = checked_plan(c.shape, c.kernel, false, false);
+  for (const char* schedule : {"fifo", "random:6", "timed"}) {
+    CAPTURE(schedule);
+    ReleaseObserver observer(2, plan);
+    Probes probes;
+    probes.observer = &observer;
+    const auto path = std::filesystem::temp_directory_path() / "moetwin_test_trace_by.pftrace";
+    RunOptions options;
+    options.schedule = schedule;
+    options.math = false;
+    options.trace_path = path.string();
+    REQUIRE(!simulate(c, options, Mutant{}, probes).failed());
+    std::ifstream file(path, std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(file)),
+                            std::istreambuf_iterator<char>());
+    std::filesystem::remove(path);
+    const ShownTrace trace = read_trace(bytes);
+    std::map<std::string, uint64_t> drawn;
+    const auto name = [&](const ShownEvent& e) {
+      const ShownTrack& track = trace.tracks.at(e.track);
+      return std::to_string(track.pid - 1) + " " + track.thread + " " + e.name;
+    };
+    for (const auto& [flow, ends] : arrows_of(trace))
+      if (ends.from->category != "copy") ++drawn[name(*ends.from) + " -> " + name(*ends.to)];
+    REQUIRE(observer.releases().size() > 100);
+    for (const auto& [release, times] : observer.releases())
+      CHECK_MESSAGE(drawn[release] >= times, release);
+  }
 }
 
 TEST_CASE("trace: the counters end where a finished run must end") {
