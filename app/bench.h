@@ -31,5 +31,8 @@ BenchReport bench_cases();
 BenchReport bench_checker();
 /// How time grows with threads, rows and ranks.
 BenchReport bench_scaling();
+/// The fused layer on the card, at the sizes that public kernels are known for. Throws
+/// NoDeviceError, and std::runtime_error where bits differ from the naive path.
+BenchReport bench_gpu();
 
 }  // namespace moetwin

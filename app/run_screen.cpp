@@ -132,10 +132,10 @@ std::string case_lines(const Case& c, bool unsafe_ring) {
   const bool ring = plan.scheduler == SchedulerPolicy::Ring;
   const std::string order =
       ring ? fmt::format("ring of {} blocks (smallest safe {})", plan.ring_blocks,
-                         smallest_safe_ring(s, plan.block_m, plan.sms))
+                         smallest_safe_ring(s, {plan.block_m, plan.block_n}, plan.sms))
            : fmt::format("waves of {} experts", plan.experts_per_wave);
-  return text + fmt::format("kernel     BLOCK_M {}, {} SMs a rank, {} stages, {}{}\n", plan.block_m,
-                            plan.sms, plan.stages, order,
+  return text + fmt::format("kernel     BLOCK_M {}, BLOCK_N {}, {} SMs a rank, {} stages, {}{}\n",
+                            plan.block_m, plan.block_n, plan.sms, plan.stages, order,
                             c.launches.size() > 1 ? fmt::format(", {} launches", c.launches.size())
                                                   : std::string());
 }

@@ -36,7 +36,8 @@ struct Options {
 const LaunchSpec& deciding_launch(const Case& c) {
   const LaunchSpec* deciding = &c.launches.front();
   const auto ring = [&c](const LaunchSpec& launch) {
-    return smallest_safe_ring(launch.shape, c.kernel.block_m, c.kernel.sms_per_rank);
+    return smallest_safe_ring(launch.shape, {c.kernel.block_m, c.kernel.block_n},
+                              c.kernel.sms_per_rank);
   };
   for (const LaunchSpec& launch : c.launches)
     if (ring(launch) > ring(*deciding)) deciding = &launch;
@@ -50,8 +51,8 @@ constexpr uint32_t kSmallestSafeStages = 1;
 std::string reason(const Case& c, const Shape& shape) {
   const uint32_t block_m = c.kernel.block_m;
   const uint32_t sms = c.kernel.sms_per_rank;
-  const TileCounts tiles = tile_counts(shape);
-  const uint32_t warm_up = linear1_warm_up(shape, sms);
+  const TileCounts tiles = tile_counts(shape, c.kernel.block_n);
+  const uint32_t warm_up = linear1_warm_up(shape, c.kernel.block_n, sms);
   const uint64_t blocks = max_pool_blocks(shape, block_m);
   const std::string ahead = fmt::format(
       "{} SMs hold at most {} tiles, worked on or claimed ahead; a block has {} Linear1 tiles, so "
@@ -89,7 +90,8 @@ int show_ring(const Options& o) {
   const Case c = load_case(o.path);
   const Shape& shape = deciding_launch(c).shape;
   for (const LaunchSpec& launch : c.launches) plan_of(c, launch, true);
-  const uint64_t ring = smallest_safe_ring(shape, c.kernel.block_m, c.kernel.sms_per_rank);
+  const uint64_t ring =
+      smallest_safe_ring(shape, {c.kernel.block_m, c.kernel.block_n}, c.kernel.sms_per_rank);
   const std::string why =
       fmt::format("{}; {} stage is enough", reason(c, shape), kSmallestSafeStages);
   std::optional<Case> smaller;

@@ -23,9 +23,11 @@
 #define MOETWIN_DEVICE_CODE 0
 #endif
 
-// Loops over register arrays must vanish on the GPU.
+// Loops over register arrays must vanish on the GPU; some others must stay loops.
 #if defined(__CUDACC__)
 #define MOETWIN_UNROLL _Pragma("unroll")
+#define MOETWIN_NO_UNROLL _Pragma("unroll 1")
 #else
 #define MOETWIN_UNROLL
+#define MOETWIN_NO_UNROLL
 #endif

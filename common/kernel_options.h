@@ -19,7 +19,8 @@ constexpr uint32_t kMaxStages = 8;
 constexpr uint32_t kMaxRingBlocks = 1u << 20;
 
 struct KernelOptions {
-  uint32_t block_m = 64;  ///< 64 or 128
+  uint32_t block_m = 64;   ///< 64 or 128
+  uint32_t block_n = 128;  ///< 128 or 256
   uint32_t sms_per_rank = 4;
   uint32_t stages = 4;
   SchedulerPolicy scheduler = SchedulerPolicy::Ring;

@@ -31,8 +31,9 @@ constexpr uint32_t kRowsPerWarp = kMathRows / kWarpgroupWarps;  ///< as wgmma la
 constexpr uint32_t kMmaK = 32;              ///< codes of K a tensor-core step multiplies
 constexpr uint32_t kPullChunkBytes = 4096;  ///< most bytes of a row a dispatch warp holds at once
 constexpr uint32_t kTaskQueueEntries = 2;   ///< tiles a CTA may claim ahead
-constexpr uint32_t kCombineStages = 2;
+constexpr uint32_t kMaxCombineStages = 8;
 constexpr uint32_t kCombineColumns = 2048;  ///< most BF16 columns of a combine stage
+constexpr uint32_t kCombineStageBytes = 2 * kCombineColumns;
 constexpr uint32_t kMaxSharedBytes = 232448;
 /// Data regions are addressed by 32-bit rows.
 constexpr uint64_t kMaxPoolRows = uint64_t{1} << 31;
@@ -44,7 +45,7 @@ static_assert(kDispatchWarps + 2 == kWarpgroupWarps);
 
 constexpr uint32_t kDispatchThreads = kDispatchWarps * kWarpLanes;
 constexpr uint32_t kServiceRegisters = 56;  ///< a thread of the first warpgroup
-constexpr uint32_t kMathRegisters = 208;    ///< a thread of a math warpgroup
+constexpr uint32_t kMathRegisters = 224;    ///< a thread of a math warpgroup
 static_assert(kServiceRegisters % 8 == 0 && kMathRegisters % 8 == 0);
 static_assert(kWarpgroupThreads * (kServiceRegisters + 2 * kMathRegisters) <= 65536);
 
@@ -74,10 +75,10 @@ struct Mbarrier {
 
 /// Byte offsets into a CTA's shared memory.
 struct SharedLayout {
-  uint32_t stage_a;         ///< [stages][BLOCK_M][128] codes
-  uint32_t stage_b;         ///< [stages][128][128] codes
+  uint32_t stage_a;         ///< [stages][BLOCK_M][128] codes; with stage_b the combine's stages
+  uint32_t stage_b;         ///< [stages][BLOCK_N][128] codes
   uint32_t stage_scales;    ///< [stages][2][BLOCK_M] f32
-  uint32_t staging;         ///< [math warpgroups][8192] bytes: output tiles, then combine stages
+  uint32_t staging;         ///< [math warpgroups][8192] bytes: output tiles
   uint32_t pull_buffer;     ///< [dispatch warps][pull chunk]
   uint32_t expert_counter;  ///< [E] u32
   uint32_t pool_table;      ///< [E_local + 1] PoolTableEntry
@@ -93,11 +94,11 @@ static_assert(kNumNamedBarriers * 8 <= kMachineSharedBytes);
 
 constexpr uint32_t kStagingBytes = 8192;  ///< a math warpgroup's staging: 64 rows of 128 bytes
 static_assert(kStagingBytes == kMathRows * 128);
-static_assert(kCombineStages * kCombineColumns * 2 == kStagingBytes);
 
 /// Everything the role programs need to know about the kernel beyond the shape.
 struct KernelPlan {
   uint32_t block_m;
+  uint32_t block_n;
   uint32_t math_warpgroups;
   uint32_t sms;
   uint32_t stages;
@@ -108,6 +109,7 @@ struct KernelPlan {
   uint32_t max_blocks;  ///< pool blocks any routing can need
   uint32_t pull_chunk_bytes;
   uint32_t combine_columns;
+  uint32_t combine_stages;  ///< rows a math warpgroup holds on their way into a sum
   TileCounts tiles;
   bool taps;  ///< Linear1 rows are also stored by logical row, to be read back
   SharedLayout shared;
@@ -119,8 +121,11 @@ struct KernelPlan {
   MOETWIN_HD constexpr uint32_t math_threads() const { return kWarpgroupThreads * math_warpgroups; }
   MOETWIN_HD constexpr uint32_t max_pool_rows() const { return max_blocks * block_m; }
 
+  /// Slices of 128 weight rows, each with an accumulator of its own.
+  MOETWIN_HD constexpr uint32_t slices() const { return block_n / kSliceN; }
+
   MOETWIN_HD constexpr uint32_t stage_a_bytes() const { return block_m * kBlockK; }
-  MOETWIN_HD constexpr uint32_t stage_b_bytes() const { return kBlockN * kBlockK; }
+  MOETWIN_HD constexpr uint32_t stage_b_bytes() const { return block_n * kBlockK; }
   MOETWIN_HD constexpr uint32_t stage_scale_bytes() const { return 2 * block_m * 4; }
 
   // mbarriers, by place.
@@ -134,7 +139,7 @@ struct KernelPlan {
     return {2 * stages + 2 * kTaskQueueEntries + warp};
   }
   MOETWIN_HD constexpr Mbarrier combine(uint32_t warpgroup, uint32_t stage) const {
-    return {2 * stages + 2 * kTaskQueueEntries + kDispatchWarps + warpgroup * kCombineStages +
+    return {2 * stages + 2 * kTaskQueueEntries + kDispatchWarps + warpgroup * combine_stages +
             stage};
   }
   MOETWIN_HD constexpr uint32_t num_mbarriers() const { return combine(math_warpgroups, 0).index; }
@@ -145,6 +150,20 @@ struct KernelPlan {
   static constexpr uint32_t kTaskFullArrivals = 1;
   MOETWIN_HD constexpr uint32_t task_empty_arrivals() const { return 1 + math_warps(); }
 };
+
+/// Rows of the boxes that operand A is loaded by; a tile takes the smallest that holds its valid
+/// rows.
+constexpr uint32_t kBoxRows[] = {8, 32, 64, 128};
+constexpr uint32_t kNumBoxes = sizeof(kBoxRows) / sizeof(kBoxRows[0]);
+
+/// Number of the box of a tile of `rows` valid rows, 1 to 128. No larger than BLOCK_M, which is one
+/// of them.
+MOETWIN_HD constexpr uint32_t box_of(uint32_t rows) {
+  return rows <= 8 ? 0 : rows <= 32 ? 1 : rows <= 64 ? 2 : 3;
+}
+MOETWIN_HD constexpr uint32_t box_rows(uint32_t box) { return box == 0 ? 8 : 16u << box; }
+static_assert(box_rows(0) == kBoxRows[0] && box_rows(1) == kBoxRows[1]);
+static_assert(box_rows(2) == kBoxRows[2] && box_rows(3) == kBoxRows[3]);
 
 /// A claimed tile as load A publishes it to the CTA.
 struct alignas(16) TaskEntry {
@@ -210,7 +229,11 @@ constexpr PlanResult make_plan(const Shape& shape, const KernelOptions& options,
     return {{},
             {"shape.max_tokens_per_rank", shape.max_tokens_per_rank,
              "so few that ranks * max_tokens_per_rank * topk stays within 2^31 pool rows"}};
-  const TileCounts tiles = tile_counts(shape);
+  if (options.block_n != kSliceN && options.block_n != kMaxSlices * kSliceN)
+    return {{}, {"kernel.block_n", options.block_n, "128 or 256"}};
+  if (shape.hidden % options.block_n != 0)
+    return {{}, {"kernel.block_n", options.block_n, "a divisor of shape.hidden"}};
+  const TileCounts tiles = tile_counts(shape, options.block_n);
   // Claims past the end must not wrap the counter either: each SM makes one.
   if (blocks * (tiles.n1 + tiles.n2) > kMaxTasks)
     return {{},
@@ -218,17 +241,19 @@ constexpr PlanResult make_plan(const Shape& shape, const KernelOptions& options,
              "so few that the tiles of a rank stay within 2^32 - 65536"}};
   KernelPlan plan{};
   plan.block_m = options.block_m;
+  plan.block_n = options.block_n;
   plan.math_warpgroups = options.block_m / kMathRows;
   plan.sms = options.sms_per_rank;
   plan.stages = options.stages;
   plan.scheduler = options.scheduler;
   plan.max_blocks = static_cast<uint32_t>(blocks);
   plan.tiles = tiles;
-  plan.warm_up = linear1_warm_up(shape, options.sms_per_rank);
+  plan.warm_up = linear1_warm_up(shape, options.block_n, options.sms_per_rank);
   plan.experts_per_wave =
       options.experts_per_wave == 0 ? shape.num_local_experts() : options.experts_per_wave;
   plan.taps = taps;
-  const uint64_t safe = smallest_safe_ring(shape, options.block_m, options.sms_per_rank);
+  const uint64_t safe =
+      smallest_safe_ring(shape, {options.block_m, options.block_n}, options.sms_per_rank);
   if (options.scheduler == SchedulerPolicy::Wave) {
     plan.ring_blocks = plan.max_blocks;
   } else {
@@ -242,6 +267,9 @@ constexpr PlanResult make_plan(const Shape& shape, const KernelOptions& options,
   }
   plan.pull_chunk_bytes = shape.hidden < kPullChunkBytes ? shape.hidden : kPullChunkBytes;
   plan.combine_columns = shape.hidden < kCombineColumns ? shape.hidden : kCombineColumns;
+  const uint32_t in_stages = plan.stages * (plan.stage_a_bytes() + plan.stage_b_bytes()) /
+                             (plan.math_warpgroups * kCombineStageBytes);
+  plan.combine_stages = in_stages < kMaxCombineStages ? in_stages : kMaxCombineStages;
   plan.shared = detail::make_shared_layout(shape, plan);
   if (plan.shared.total > kMaxSharedBytes)
     return {{},

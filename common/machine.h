@@ -112,16 +112,21 @@ struct PipelineState {
 ///           mbarrier_wait(bar, parity): returns when the phase of that parity is complete
 /// proxies   fence_proxy_async(space, step) by every lane; fence_barrier_init(step)
 /// copies    bulk_load(shared, global, bytes, bar), bulk_store(global, shared, bytes), 1-D;
-///           tile_load(tensor, row, column, shared, bar): a box of rows x 128 bytes, whose layout
-///           in shared memory is the machine's own; tile_store(tensor, row, column, shared): 64
-///           rows of 64 bytes, row-major; bulk_commit, bulk_wait(BulkDone): all groups of this
+///           tile_load(tensor, row, column, rows, shared, bar): a box of rows x 128 bytes, whose
+///           layout in shared memory is the machine's own; tile_store(tensor, row, column, shared):
+///           64 rows of 64 bytes, staged; bulk_commit, bulk_wait(BulkDone): all groups of this
 ///           agent
-/// tensor    Accumulator: 64 x 128 f32; mma<steps>(acc, a, b, first_k): acc = chained K=32 steps
-///           from +0 on the agent's 64 rows of a staged tile; mma_commit, mma_wait; promote()
-///           stepped_k_blocks(n): how many of a tile's n blocks of K the agent walks through, asked
-///           once a tile; n, or 1 where the machine lets one stand for all (payload tags)
+/// tensor    Accumulator: 64 x 128 f32; kMaxSlices, slices(plan): accumulators of a tile;
+///           mma<steps>(product, acc, a, b, first_k): product = chained K=32 steps from +0 on the
+///           agent's 64 rows of a staged tile, to be promoted into acc; mma_commit, mma_wait;
+///           promote() stepped_k_blocks(n): how many of a tile's n blocks of K the agent walks
+///           through, asked once a tile; n, or 1 where the machine lets one stand for all (payload
+///           tags)
 /// rows      RowValues<T>: a value for each of the 64 rows of a warpgroup's tile, held by the row's
-///           owner (four lanes on the GPU); load_rows, store_rows; for_rows(rows, f) f(row view)
+///           owner (four lanes on the GPU); load_rows, store_rows; for_rows(rows, f) f(row view);
+///           staged_byte(row, row bytes, byte): where a byte of a staged row lies; find_rows(valid,
+///           row bytes, f): the places f(row) in global memory that copy_rows() then copies staged
+///           rows to
 /// progress  token_done(step): the agent has written y of one more token; counted, never waited for
 /// math()    false when payloads are tags and arithmetic is skipped
 template <class M>

@@ -15,8 +15,15 @@
 
 namespace moetwin {
 
-constexpr uint32_t kBlockN = 128;  ///< weight rows a tile multiplies with
+constexpr uint32_t kSliceN = 128;  ///< weight rows of a slice; a tile is one or two of them
+constexpr uint32_t kMaxSlices = 2;
 constexpr uint32_t kBlockK = 128;  ///< codes a stage holds of one row
+
+/// BLOCK_M rows of the pool times BLOCK_N weight rows.
+struct TileSize {
+  uint32_t m;
+  uint32_t n;
+};
 
 /// Where a logical pool block lies.
 struct RingSlot {
@@ -30,12 +37,12 @@ MOETWIN_HD constexpr RingSlot ring_slot(uint32_t block, uint32_t ring_blocks) {
 
 /// Tiles a pool block has in each GEMM.
 struct TileCounts {
-  uint32_t n1;  ///< Linear1: 64 gate and 64 up columns each
-  uint32_t n2;  ///< Linear2: 128 columns each
+  uint32_t n1;  ///< Linear1: BLOCK_N / 2 gate and as many up columns each
+  uint32_t n2;  ///< Linear2: BLOCK_N columns each
 };
 
-MOETWIN_HD constexpr TileCounts tile_counts(const Shape& shape) {
-  return {2 * shape.intermediate / kBlockN, shape.hidden / kBlockN};
+MOETWIN_HD constexpr TileCounts tile_counts(const Shape& shape, uint32_t block_n) {
+  return {2 * shape.intermediate / block_n, shape.hidden / block_n};
 }
 
 // Counters may pass 2^32 in theory; every comparison is by signed distance, so they may wrap.
@@ -79,8 +86,9 @@ MOETWIN_HD constexpr uint64_t max_pool_blocks(const Shape& shape, uint32_t block
 /// Linear1 blocks that come before the first Linear2 block in ring order. Between the last Linear1
 /// tile of block 0 and the first Linear2 tile, which waits for all of block 0, stand at least two
 /// tiles for every SM: the one it works on and the one it has claimed ahead.
-MOETWIN_HD constexpr uint32_t linear1_warm_up(const Shape& shape, uint32_t sms_per_rank) {
-  const uint32_t n1 = tile_counts(shape).n1;
+MOETWIN_HD constexpr uint32_t linear1_warm_up(const Shape& shape, uint32_t block_n,
+                                              uint32_t sms_per_rank) {
+  const uint32_t n1 = tile_counts(shape, block_n).n1;
   return 1 + (2 * sms_per_rank + n1 - 1) / n1;
 }
 
@@ -93,10 +101,10 @@ MOETWIN_HD constexpr uint32_t linear1_warm_up(const Shape& shape, uint32_t sms_p
 /// W - 1 waits for Linear2 of block 0, which stands behind it: an SM that holds the first may have
 /// claimed a tile of the second, and both wait for ever. A pool that never wraps needs no more
 /// slots than it has blocks.
-MOETWIN_HD constexpr uint64_t smallest_safe_ring(const Shape& shape, uint32_t block_m,
+MOETWIN_HD constexpr uint64_t smallest_safe_ring(const Shape& shape, TileSize tile,
                                                  uint32_t sms_per_rank) {
-  const uint64_t warm_up = linear1_warm_up(shape, sms_per_rank);
-  const uint64_t blocks = max_pool_blocks(shape, block_m);
+  const uint64_t warm_up = linear1_warm_up(shape, tile.n, sms_per_rank);
+  const uint64_t blocks = max_pool_blocks(shape, tile.m);
   return warm_up < blocks ? warm_up : blocks;
 }
 

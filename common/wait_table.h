@@ -58,7 +58,7 @@ constexpr AgentMask mbarrier_members(const KernelPlan& plan, uint32_t bar) {
   if (bar < plan.task_empty(0).index) return kLoadAAgent;
   if (bar < plan.pull(0).index) return kLoadBAgent | math_agents(plan);
   if (bar < plan.combine(0, 0).index) return AgentMask{1} << (bar - plan.pull(0).index);
-  return math_agent((bar - plan.combine(0, 0).index) / kCombineStages);
+  return math_agent((bar - plan.combine(0, 0).index) / plan.combine_stages);
 }
 
 /// Who takes part in a named barrier.

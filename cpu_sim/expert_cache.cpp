@@ -34,11 +34,11 @@ void ExpertCache::read_box(Tensor tensor, uint64_t row, uint32_t column, uint8_t
   const uint32_t pitch = w1 ? shape_.hidden : shape_.intermediate;
   const uint32_t local_expert = static_cast<uint32_t>(row / expert_rows);
   const uint32_t first = static_cast<uint32_t>(row % expert_rows);
-  MOETWIN_CHECK(local_expert < experts_.size() && first + kBlockN <= expert_rows &&
+  MOETWIN_CHECK(local_expert < experts_.size() && first + kSliceN <= expert_rows &&
                 column + kBlockK <= pitch);
   const ExpertWeights& weights = take(local_expert);
   const uint8_t* codes = w1 ? weights.w1_codes.data() : weights.w2_codes.data();
-  for (uint32_t r = 0; r < kBlockN; ++r) {
+  for (uint32_t r = 0; r < kSliceN; ++r) {
     const uint32_t source = w1 ? w1_source_row(first + r, shape_.intermediate) : first + r;
     std::memcpy(out + size_t{r} * kBlockK, codes + size_t{source} * pitch + column, kBlockK);
   }

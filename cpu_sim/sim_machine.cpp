@@ -341,13 +341,11 @@ Copy SimMachine::tile_copy(Copy::Kind kind, Tensor tensor, uint32_t row, uint32_
   return copy;
 }
 
-void SimMachine::tile_load(Tensor tensor, uint32_t row, uint32_t column, Shared<uint8_t> to,
-                           Mbarrier bar, Step step) {
+void SimMachine::tile_load(Tensor tensor, uint32_t row, uint32_t column, uint32_t rows,
+                           Shared<uint8_t> to, Mbarrier bar, Step step) {
   sim_.visible(agent_);
   if (dropped(step)) return;
-  const bool weights = tensor == Tensor::W1 || tensor == Tensor::W2;
-  Copy copy = tile_copy(Copy::Kind::TileLoad, tensor, row, column,
-                        weights ? kBlockN : sim_.plan().block_m, kBlockK, to.offset, step);
+  Copy copy = tile_copy(Copy::Kind::TileLoad, tensor, row, column, rows, kBlockK, to.offset, step);
   copy.bar = bar.index;
   sim_.issue(agent_, copy);
   synchronised();
@@ -402,7 +400,6 @@ void SimMachine::bulk_wait(BulkDone done, Step step) {
 void SimMachine::clear(Accumulator& total, uint32_t valid) {
   total.machine = this;
   total.valid = valid;
-  total_ = &total;
   ++sim_.counts().tiles;
   if (!math()) return;
   total.job = sim_.tiles().acquire(sim_.padding() == Padding::Compute ? kMathRows : valid);
@@ -422,7 +419,7 @@ void SimMachine::issue_mma(Accumulator& product, Shared<uint8_t> a, Shared<uint8
   if (checker_)
     product.operation = checker_->mma(sim_.id_of(agent_), step,
                                       sim_.race_range(agent_, a.offset, kMathRows * kBlockK),
-                                      sim_.race_range(agent_, b.offset, kBlockN * kBlockK));
+                                      sim_.race_range(agent_, b.offset, kSliceN * kBlockK));
   // The tensor core may read its operands at once, or as late as the wait that retires it.
   const bool early =
       sim_.landing() == Landing::Early ||
@@ -444,16 +441,17 @@ void SimMachine::mma_wait(Accumulator& product, Step step) {
 
 void SimMachine::read_operands(Accumulator& product, Step step) {
   product.read = true;
-  if (!math()) return read_operand_tags(*total_, product, step);
+  if (!math()) return read_operand_tags(*product.total, product, step);
   const uint32_t first = product.first_step * kMmaK;
   const uint32_t width = product.steps * kMmaK;
-  for (uint32_t row = 0; row < total_->valid; ++row)
+  for (uint32_t row = 0; row < product.total->valid; ++row)
     readable_shared(product.a.offset + row * kBlockK + first, width, 16, step);
-  for (uint32_t row = 0; row < kBlockN; ++row)
+  for (uint32_t row = 0; row < kSliceN; ++row)
     readable_shared(product.b.offset + row * kBlockK + first, width, 16, step);
   const uint8_t* a = sim_.shared_bytes(agent_, product.a.offset, kMathRows * kBlockK, 16, step, 0);
-  const uint8_t* b = sim_.shared_bytes(agent_, product.b.offset, kBlockN * kBlockK, 16, step, 0);
-  product.block = sim_.tiles().multiply(*total_->job, a + first, b + first, kBlockK, product.steps);
+  const uint8_t* b = sim_.shared_bytes(agent_, product.b.offset, kSliceN * kBlockK, 16, step, 0);
+  product.block =
+      sim_.tiles().multiply(*product.total->job, a + first, b + first, kBlockK, product.steps);
 }
 
 void SimMachine::promote(Accumulator& total, Accumulator& product, const RowValues<float>& scales,

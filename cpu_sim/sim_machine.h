@@ -17,8 +17,9 @@ namespace moetwin {
 
 class SimMachine {
  public:
-  static constexpr uint32_t kRowPairs = kBlockN / 2;
+  static constexpr uint32_t kRowPairs = kSliceN / 2;
   static constexpr uint32_t kPairsPerChunk = 4;
+  static constexpr uint32_t kMaxSlices = 2;
   static constexpr uint32_t kAllLanes = UINT32_MAX;
 
   template <class T>
@@ -35,6 +36,7 @@ class SimMachine {
   struct Accumulator {
     SimMachine* machine = nullptr;
     TileJob* job = nullptr;
+    Accumulator* total = nullptr;  ///< of a product: where it will be promoted
     uint32_t valid = 0;
     Shared<uint8_t> a{0};  ///< operands of a product
     Shared<uint8_t> b{0};
@@ -237,8 +239,8 @@ class SimMachine {
   void bulk_store(Global<T> to, Shared<T> from, uint32_t bytes, Step step) {
     bulk(Copy::Kind::Store, to.address, from.offset, bytes, Mbarrier{0}, step);
   }
-  void tile_load(Tensor tensor, uint32_t row, uint32_t column, Shared<uint8_t> to, Mbarrier bar,
-                 Step step);
+  void tile_load(Tensor tensor, uint32_t row, uint32_t column, uint32_t rows, Shared<uint8_t> to,
+                 Mbarrier bar, Step step);
   void tile_store(Tensor tensor, uint32_t row, uint32_t column, Shared<uint8_t> from, Step step);
   void bulk_commit(Step step);
   void bulk_wait(BulkDone done, Step step);
@@ -254,9 +256,11 @@ class SimMachine {
     return step ? k_blocks : 1;
   }
   void clear(Accumulator& total, uint32_t valid);
+  static uint32_t slices(const KernelPlan& plan) { return plan.slices(); }
   template <uint32_t kSteps>
-  void mma(Accumulator& product, Shared<uint8_t> a, Shared<uint8_t> b, uint32_t first_step,
-           Step step) {
+  void mma(Accumulator& product, Accumulator& total, Shared<uint8_t> a, Shared<uint8_t> b,
+           uint32_t first_step, Step step) {
+    product.total = &total;
     issue_mma(product, a, b, first_step, kSteps, step);
   }
   void mma_commit(Step) {}
@@ -290,30 +294,49 @@ class SimMachine {
     const uint32_t rows = sim_.padding() == Padding::Compute ? kMathRows : total.valid;
     for (uint32_t row = 0; row < rows; ++row) {
       lane_ = row / kRowsPerWarp * kWarpLanes + 1;  // a lane of the warp that owns the row
-      f(RowView{&total.job->values[size_t{row} * kBlockN], row});
+      f(RowView{&total.job->values[size_t{row} * kSliceN], row});
     }
     end_of_lanes();
   }
 
-  /// Copies `valid` staged rows of `bytes` to the places that `to(row)` names.
+  static uint32_t staged_byte(uint32_t row, uint32_t row_bytes, uint32_t byte) {
+    return row * row_bytes + byte;
+  }
+
+  using RowPlaces = std::array<uint64_t, kMathRows>;
+
+  /// The places that `to(row)` names for the first `valid` rows.
   template <class F>
-  void copy_rows(uint32_t valid, uint32_t bytes, Shared<uint8_t> from, F&& to, Step step) {
+  RowPlaces find_rows(uint32_t valid, uint32_t /*row_bytes*/, F&& to) {
+    sim_.visible(agent_);
+    RowPlaces places{};
+    for (uint32_t row = 0; row < valid; ++row) {
+      lane_ = row % 16 * 8 + 1;  // one of the eight that copy the row
+      places[row] = Global<uint8_t>{to(row)}.address;
+    }
+    end_of_lanes();
+    return places;
+  }
+
+  /// Copies `valid` staged rows of `bytes` to their places, `offset` bytes on.
+  void copy_rows(const RowPlaces& places, uint32_t offset, uint32_t valid, uint32_t bytes,
+                 Shared<uint8_t> from, Step step) {
     sim_.visible(agent_);
     for (uint32_t row = 0; row < valid; ++row) {
       lane_ = row % 16 * 8 + 1;  // one of the eight that copy the row
-      const Global<uint8_t> place = to(row);
+      const uint64_t place = places[row] + offset;
       cost(sim_.costs().shared_access);
-      sim_.touched(agent_, step, DataOp::Store, place.address);
+      sim_.touched(agent_, step, DataOp::Store, place);
       if (checker_) {
         note(AccessKind::Read, from.offset + row * bytes, bytes, step);
-        note(AccessKind::Write, place.address, bytes, step);
+        note(AccessKind::Write, place, bytes, step);
       }
       if (!math()) {
-        scatter_tag(place.address, from, row, bytes, step);
+        scatter_tag(place, from, row, bytes, step);
         continue;
       }
       const uint8_t* source = readable_shared(from.offset + row * bytes, bytes, 16, step);
-      std::memcpy(writable(place.address, bytes, 16, step), source, bytes);
+      std::memcpy(writable(place, bytes, 16, step), source, bytes);
     }
     end_of_lanes();
   }
@@ -553,7 +576,6 @@ class SimMachine {
   const Stamp stamp_;            ///< of this launch
   uint32_t lane_ = kAllLanes;
   std::array<PutOffRead, 2> put_off_reads_;  ///< by RaceSpace
-  Accumulator* total_ = nullptr;             ///< the tile being worked on
   bool synchronised_ = false;                ///< a lane has released or acquired
   std::function<void()> postponed_;
   int64_t neighbours_left_ = 0;

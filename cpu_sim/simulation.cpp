@@ -73,8 +73,9 @@ void Simulation::prepare_launches() {
       for (const int32_t expert : input.topk_idx)
         if (expert != kMaskedExpert) ++rows[static_cast<uint32_t>(expert)];
     const TileCounts tiles = plan.tiles;
-    const uint64_t loads_a_block = uint64_t{tiles.n1} * shape.hidden_blocks() +
-                                   uint64_t{tiles.n2} * shape.intermediate_blocks();
+    const uint64_t loads_a_block =
+        plan.slices() * (uint64_t{tiles.n1} * shape.hidden_blocks() +
+                         uint64_t{tiles.n2} * shape.intermediate_blocks());
     launch.weight_tiles.resize(shape.ranks);
     for (uint32_t expert = 0; expert < shape.experts; ++expert)
       launch.weight_tiles[shape.rank_of_expert(expert)].push_back(

@@ -51,7 +51,7 @@ struct Wait {
 
 /// mbarriers of a CTA at the most: full and empty stages, task queue, pulls, combine stages.
 constexpr uint32_t kMaxMbarriers =
-    2 * kMaxStages + 2 * kTaskQueueEntries + kDispatchWarps + 2 * kCombineStages;
+    2 * kMaxStages + 2 * kTaskQueueEntries + kDispatchWarps + 2 * kMaxCombineStages;
 
 struct Cta {
   PoisonedBytes shared;

@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kWorkForTeam = uint64_t{64} << 20;
 
 uint64_t work_of(const TileJob& job, const TileJob::Block& block) {
-  return uint64_t{job.rows} * kBlockN * kMmaK * block.steps;
+  return uint64_t{job.rows} * kSliceN * kMmaK * block.steps;
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ TileJob* TileJobs::acquire(uint32_t rows) {
   TileJob* job = free_.back();
   free_.pop_back();
   job->rows = rows;
-  job->values.assign(size_t{kMathRows} * kBlockN, 0.0f);
+  job->values.assign(size_t{kMathRows} * kSliceN, 0.0f);
   job->codes.clear();
   job->blocks.clear();
   job->done = 0;
@@ -51,10 +51,10 @@ uint32_t TileJobs::multiply(TileJob& job, const uint8_t* a, const uint8_t* b, si
   block.steps = steps;
   block.a_offset = job.codes.size();
   block.b_offset = block.a_offset + job.rows * width;
-  job.codes.resize(block.b_offset + kBlockN * width);
+  job.codes.resize(block.b_offset + kSliceN * width);
   for (uint32_t row = 0; row < job.rows; ++row)
     std::memcpy(&job.codes[block.a_offset + row * width], a + row * pitch, width);
-  for (uint32_t row = 0; row < kBlockN; ++row)
+  for (uint32_t row = 0; row < kSliceN; ++row)
     std::memcpy(&job.codes[block.b_offset + row * width], b + row * pitch, width);
   if (!job.queued) pending_.push_back(&job);
   job.queued = true;
@@ -68,17 +68,17 @@ void TileJobs::make_ready(TileJob& job, uint32_t block) {
 
 void TileJobs::finish_rows(TileJob& job, uint32_t first_row, uint32_t rows) const {
   constexpr uint32_t kChunk = 8;
-  std::vector<float> acc(size_t{rows} * kBlockN);
-  float columns[kBlockN];
+  std::vector<float> acc(size_t{rows} * kSliceN);
+  float columns[kSliceN];
   for (size_t i = job.done; i < job.blocks.size() && job.blocks[i].ready; ++i) {
     const TileJob::Block& block = job.blocks[i];
     const size_t width = size_t{kMmaK} * block.steps;
     tile_steps(&job.codes[block.a_offset + first_row * width], width, rows,
-               &job.codes[block.b_offset], width, kBlockN, block.steps, acc.data());
-    for (uint32_t column = 0; column < kBlockN; ++column)
+               &job.codes[block.b_offset], width, kSliceN, block.steps, acc.data());
+    for (uint32_t column = 0; column < kSliceN; ++column)
       columns[column] = column / kChunk % 2 == 0 ? block.even_scale : block.odd_scale;
-    promote_tile(acc.data(), rows, kBlockN, {block.row_scales + first_row, 1, columns},
-                 &job.values[size_t{first_row} * kBlockN], kBlockN);
+    promote_tile(acc.data(), rows, kSliceN, {block.row_scales + first_row, 1, columns},
+                 &job.values[size_t{first_row} * kSliceN], kSliceN);
   }
 }
 

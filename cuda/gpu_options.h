@@ -23,6 +23,7 @@ struct GpuLaunchOptions {
   bool unsafe_ring = false;
   bool taps = true;      ///< without them l1 and l1_scales stay empty
   uint8_t poison = 255;  ///< fills the workspace when it is laid out anew
+  bool cold = false;     ///< nothing of the launch is in the L2 cache
   /// Not null: the traced kernel runs, and its events are added here.
   CardTrace* trace = nullptr;
   uint32_t trace_events = kTraceEventsPerAgent;  ///< the most that an agent's log holds

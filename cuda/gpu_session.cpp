@@ -5,6 +5,7 @@
 
 #include "cuda/card_launcher.h"
 #include "cuda/card_memory.h"
+#include "cuda/device_buffer.h"
 #include "cuda/hang_report.h"
 #include "cuda/trace_buffer.h"
 #include "model/collect.h"
@@ -28,6 +29,7 @@ class GpuSession::Impl {
     stage(problem, plan(problem.shape, kernel, options.unsafe_ring, options.taps), options.poison);
     if (options.trace != nullptr)
       card_.trace_into(trace_.prepare(card_.args(), options.trace_events, card_.stream().get()));
+    if (options.cold) card_.flush_cache(options.poison);
     card_.start();
     GpuLaunch out;
     out.milliseconds = card_.wait();
@@ -64,6 +66,29 @@ class GpuSession::Impl {
       microseconds.push_back(1e3 * milliseconds);
     }
     return microseconds;
+  }
+
+  double copy_bandwidth() {
+    constexpr uint64_t kBytes = uint64_t{1} << 30;
+    constexpr uint32_t kCopies = 8;
+    DeviceBuffer from;
+    DeviceBuffer to;
+    if (!from.reserve(kBytes) || !to.reserve(kBytes))
+      throw CudaError("CUDA, the copy buffers: out of memory");
+    CardEvent before;
+    CardEvent after;
+    double least = 0;
+    for (uint32_t i = 0; i < kCopies; ++i) {
+      before.record(card_.stream());
+      check_cuda(cudaMemcpyAsync(to.data(), from.data(), kBytes, cudaMemcpyDeviceToDevice,
+                                 card_.stream().get()),
+                 "copying");
+      after.record(card_.stream());
+      card_.stream().wait();
+      const double milliseconds = after.milliseconds_since(before);
+      if (i == 0 || milliseconds < least) least = milliseconds;
+    }
+    return 2e3 * kBytes / least;
   }
 
  private:
@@ -104,6 +129,8 @@ std::vector<double> GpuSession::time(const Problem& problem, const KernelOptions
                                      uint32_t repeats) {
   return impl_->time(problem, kernel, repeats);
 }
+
+double GpuSession::copy_bandwidth() { return impl_->copy_bandwidth(); }
 
 RunResult GpuSession::run(const Case& c, const RunOptions& options) {
   const auto start = std::chrono::steady_clock::now();

@@ -51,6 +51,9 @@ class GpuSession {
   /// L2 cache flushed before each. Throws CudaError if one is given up.
   std::vector<double> time(const Problem& problem, const KernelOptions& kernel, uint32_t repeats);
 
+  /// Bytes a second, read and written counted, of the fastest of a few copies of 1 GiB on the card.
+  double copy_bandwidth();
+
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;

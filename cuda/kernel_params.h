@@ -19,9 +19,9 @@ constexpr uint32_t kMaxKernelRanks = 16;
 
 /// Tensor maps of a rank: one for each matrix and way of moving it.
 enum class TensorMap : uint8_t {
-  PoolXLoad,
-  Linear1Load,
-  W1Load,
+  PoolXLoad,  ///< one for each box of rows
+  Linear1Load = PoolXLoad + kNumBoxes,
+  W1Load = Linear1Load + kNumBoxes,
   W2Load,
   Linear1Store,
   TapLinear1Store,
@@ -29,16 +29,18 @@ enum class TensorMap : uint8_t {
 };
 constexpr uint32_t kNumTensorMaps = static_cast<uint32_t>(TensorMap::Count);
 
-MOETWIN_HD constexpr TensorMap load_map(Tensor tensor) {
+/// The map of operand A's box of `rows`, or of a slice of weights.
+MOETWIN_HD constexpr TensorMap load_map(Tensor tensor, uint32_t rows) {
   switch (tensor) {
-    case Tensor::PoolX:
-      return TensorMap::PoolXLoad;
-    case Tensor::Linear1:
-      return TensorMap::Linear1Load;
     case Tensor::W1:
       return TensorMap::W1Load;
-    default:
+    case Tensor::W2:
       return TensorMap::W2Load;
+    default:
+      return static_cast<TensorMap>(static_cast<uint32_t>(tensor == Tensor::PoolX
+                                                              ? TensorMap::PoolXLoad
+                                                              : TensorMap::Linear1Load) +
+                                    box_of(rows));
   }
 }
 MOETWIN_HD constexpr TensorMap store_map(Tensor tensor) {

@@ -76,6 +76,22 @@ __device__ __forceinline__ void store_release_sys(uint32_t* word, uint32_t value
                                                                      cuda::memory_order_release);
 }
 
+/// Loads a word that never changes, where it is asked for and not before: not kept in a register.
+__device__ __forceinline__ uint32_t load_shared_again(const uint32_t* word) {
+  uint32_t value;
+  asm volatile("ld.shared.u32 %0, [%1];"
+               : "=r"(value)
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(word))));
+  return value;
+}
+
+/// threadIdx.x, read where it is asked for.
+__device__ __forceinline__ uint32_t thread_again() {
+  uint32_t thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
+
 // mbarriers.
 
 __device__ __forceinline__ void mbarrier_init(uint64_t* bar, uint32_t arrivals) {

@@ -12,60 +12,19 @@
 #include "common/roles/start.h"
 #include "cuda/bounded_wait.h"
 #include "cuda/event_log.h"
+#include "cuda/kernel_table.h"
+#include "cuda/machine_words.h"
+#include "cuda/sm90_rows.h"
 #include "cuda/wgmma.h"
 
 namespace moetwin {
 
-/// Two rows of a thread's part of a 64 x 128 tile; one of them at a time in for_rows().
-constexpr uint32_t kRowsPerThread = 2;
-constexpr uint32_t kRowStep = 8;       ///< between the two
-constexpr uint32_t kLanesPerRow = 4;   ///< that share a row of the tile
-constexpr uint32_t kVectorBytes = 16;  ///< most bytes a thread moves at once
+/// A wait on a word polls so often at once, then at this distance.
+constexpr uint32_t kEagerTries = 8;
+constexpr uint32_t kPollNanoseconds = 40;
 
-/// A pair of neighbouring columns of one row.
-struct ColumnPair {
-  float low;
-  float high;
-};
-
-/// One row of a tile as its owner sees it: columns 8 * p + 2 * (lane % 4) + {0, 1}.
-class Sm90Row {
- public:
-  __device__ __forceinline__ Sm90Row(const AccumulatorTile& tile, uint32_t place)
-      : tile_(tile), place_(place) {}
-
-  __device__ __forceinline__ ColumnPair pair(uint32_t p) const {
-    return {tile_.value[4 * p + 2 * place_], tile_.value[4 * p + 2 * place_ + 1]};
-  }
-  /// Column of pair p inside its half of 64 columns.
-  __device__ __forceinline__ uint32_t half_column(uint32_t p) const {
-    return 8 * p + 2 * (threadIdx.x % kLanesPerRow);
-  }
-  __device__ __forceinline__ uint32_t place() const { return place_; }
-  /// Inside the warpgroup's 64 rows.
-  __device__ __forceinline__ uint32_t index() const {
-    return threadIdx.x / kWarpLanes % kWarpgroupWarps * 16 +
-           threadIdx.x % kWarpLanes / kLanesPerRow + kRowStep * place_;
-  }
-  /// The largest of the row's owners' values.
-  __device__ __forceinline__ float max(float value) const {
-    value = amax_step(value, __shfl_xor_sync(ptx::kAllLanes, value, 1));
-    return amax_step(value, __shfl_xor_sync(ptx::kAllLanes, value, 2));
-  }
-
- private:
-  const AccumulatorTile& tile_;
-  uint32_t place_;
-};
-
-/// Builds of the kernel that differ in what they do besides the layer.
-enum class Variant : uint8_t {
-  Shipped,
-  Planted,  ///< leaves out the mbarrier arrives of one step, to see a deadlock reported
-  Traced,   ///< logs events for a timeline
-};
-
-template <Role kRole, Variant kVariant>
+/// `kSlices`: of the plan's BLOCK_N.
+template <Role kRole, uint32_t kSlices, Variant kVariant>
 class Sm90Machine {
  public:
   static constexpr bool kIsMath = kRole == Role::Math;
@@ -73,6 +32,7 @@ class Sm90Machine {
   static constexpr uint32_t kLanes = kIsMath ? kWarpgroupThreads : kWarpLanes;
   static constexpr uint32_t kRowPairs = AccumulatorTile::kChunks;
   static constexpr uint32_t kPairsPerChunk = 1;
+  static constexpr uint32_t kMaxSlices = kSlices;
   using Accumulator = AccumulatorTile;
 
   template <class T>
@@ -89,16 +49,19 @@ class Sm90Machine {
     __device__ __forceinline__ const T& operator[](uint32_t place) const { return value[place]; }
   };
 
-  __device__ __forceinline__ Sm90Machine(const KernelParams& params, uint32_t rank, uint32_t sm,
-                                         uint32_t agent)
-      : params_(params), base_(params.ranks[rank].base), rank_(rank), sm_(sm), agent_(agent) {}
+  /// write_place() has told where the CTA is.
+  __device__ __forceinline__ Sm90Machine(const KernelParams& params, uint32_t agent)
+      : params_(params), agent_(agent) {}
 
   // Who.
 
-  __device__ __forceinline__ uint32_t rank() const { return rank_; }
-  __device__ __forceinline__ uint32_t sm() const { return sm_; }
+  // From shared memory every time: registers are short.
+  __device__ __forceinline__ uint32_t rank() const { return place_word(0); }
+  __device__ __forceinline__ uint32_t sm() const { return place_word(1); }
   __device__ __forceinline__ uint32_t agent() const { return agent_; }
-  __device__ __forceinline__ uint32_t num_tokens() const { return params_.ranks[rank_].num_tokens; }
+  __device__ __forceinline__ uint32_t num_tokens() const {
+    return params_.ranks[rank()].num_tokens;
+  }
   static constexpr bool math() { return true; }
   static __device__ __forceinline__ constexpr uint32_t stepped_k_blocks(uint32_t k_blocks) {
     return k_blocks;
@@ -161,17 +124,17 @@ class Sm90Machine {
 
   template <class T>
   __device__ __forceinline__ Global<T> region(Region region) const {
-    return {base_ + params_.args.layout.offset(region)};
+    return {base() + params_.args.layout.offset(region)};
   }
   __device__ __forceinline__ Global<float> w1_scales() const {
-    return {params_.ranks[rank_].w1_scales};
+    return {params_.ranks[rank()].w1_scales};
   }
   __device__ __forceinline__ Global<float> w2_scales() const {
-    return {params_.ranks[rank_].w2_scales};
+    return {params_.ranks[rank()].w2_scales};
   }
   template <class T>
   __device__ __forceinline__ Global<T> remote(Global<T> place, uint32_t rank) const {
-    return {place.address - base_ + params_.ranks[rank].base};
+    return {place.address - base() + params_.ranks[rank].base};
   }
 
   template <class T>
@@ -216,10 +179,13 @@ class Sm90Machine {
                                              Step step) {
     uint32_t* const pointer = ptx::global_pointer(word);
     uint32_t got = 0;
+    uint32_t tries = 0;
     trace_elected(TraceKind::Begin, step, TraceObject::Word, word.address);
     bounded_wait(
         params_.limits,
         [&] {
+          // An acquire empties the L1 cache that the CTA's other warps read through.
+          if (++tries > kEagerTries) __nanosleep(kPollNanoseconds);
           got = ptx::load_acquire(pointer, scope);
           return awaited.holds(got);
         },
@@ -310,12 +276,12 @@ class Sm90Machine {
     if (elected()) ptx::bulk_store(ptx::global_pointer(target), ptx::shared_pointer(source), bytes);
   }
   __device__ __forceinline__ void tile_load(Tensor tensor, uint32_t row, uint32_t column,
-                                            Shared<uint8_t> target, Mbarrier bar, Step step) {
-    const bool weights = tensor == Tensor::W1 || tensor == Tensor::W2;
-    trace_elected(TraceKind::Copy, step, TraceObject::Mbarrier, bar.index,
-                  (weights ? kBlockN : params_.args.plan.block_m) * kBlockK);
+                                            uint32_t rows, Shared<uint8_t> target, Mbarrier bar,
+                                            Step step) {
+    trace_elected(TraceKind::Copy, step, TraceObject::Mbarrier, bar.index, rows * kBlockK);
     if (elected())
-      ptx::tile_load(ptx::shared_pointer(target), map(load_map(tensor)), row, column, pointer(bar));
+      ptx::tile_load(ptx::shared_pointer(target), map(load_map(tensor, rows)), row, column,
+                     pointer(bar));
   }
   __device__ __forceinline__ void tile_store(Tensor tensor, uint32_t row, uint32_t column,
                                              Shared<uint8_t> source, Step step) {
@@ -345,9 +311,12 @@ class Sm90Machine {
     for (float& value : total.value) value = 0.0f;
   }
 
+  static __device__ __forceinline__ constexpr uint32_t slices(const KernelPlan&) { return kSlices; }
+
   template <uint32_t kSteps>
-  __device__ __forceinline__ void mma(Accumulator& product, Shared<uint8_t> a, Shared<uint8_t> b,
-                                      uint32_t first_k, Step step) {
+  __device__ __forceinline__ void mma(Accumulator& product, const Accumulator& /*total*/,
+                                      Shared<uint8_t> a, Shared<uint8_t> b, uint32_t first_k,
+                                      Step step) {
     trace_elected(TraceKind::Begin, step);
     const uint64_t skipped = first_k * wgmma::kStepOfK;
     const uint64_t a_rows = wgmma::descriptor(shared_address(a)) + skipped;
@@ -405,16 +374,37 @@ class Sm90Machine {
     __syncwarp();
   }
 
+  static __device__ __forceinline__ constexpr uint32_t staged_byte(uint32_t row, uint32_t row_bytes,
+                                                                   uint32_t byte) {
+    return moetwin::staged_byte(row, row_bytes, byte);
+  }
+
+  /// The places of the rows that this thread copies a part of.
+  struct RowPlaces {
+    uint64_t address[kRowCopies];
+  };
+
   /// Eight lanes a row of 128 bytes: each warp writes whole lines.
   template <class F>
-  __device__ __forceinline__ void copy_rows(uint32_t valid, uint32_t row_bytes,
-                                            Shared<uint8_t> staging, F&& target_of, Step step) {
-    const uint32_t lanes_a_row = row_bytes / kVectorBytes;
-    const uint32_t byte = lane() % lanes_a_row * kVectorBytes;
-    for (uint32_t row = lane() / lanes_a_row; row < valid; row += kLanes / lanes_a_row) {
-      const Global<uint8_t> target = target_of(row);
-      const Shared<uint8_t> source = staging + (row * row_bytes + byte);
-      store(Global<Bf16x8>{target.address + byte}, load(Shared<Bf16x8>{source.offset}, step), step);
+  __device__ __forceinline__ RowPlaces find_rows(uint32_t valid, uint32_t row_bytes, F&& to) const {
+    RowPlaces places{};
+    MOETWIN_UNROLL
+    for (uint32_t i = 0; i < kRowCopies; ++i) {
+      const uint32_t row = copied_row(i, row_bytes);
+      if (row < valid) places.address[i] = Global<uint8_t>{to(row)}.address;
+    }
+    return places;
+  }
+  __device__ __forceinline__ void copy_rows(const RowPlaces& places, uint32_t offset,
+                                            uint32_t valid, uint32_t row_bytes,
+                                            Shared<uint8_t> staging, Step step) {
+    const uint32_t byte = lane() % (row_bytes / kVectorBytes) * kVectorBytes;
+    MOETWIN_UNROLL
+    for (uint32_t i = 0; i < kRowCopies; ++i) {
+      const uint32_t row = copied_row(i, row_bytes);
+      const Shared<Bf16x8> source{staging.offset + staged_byte(row, row_bytes, byte)};
+      if (row < valid)
+        store(Global<Bf16x8>{places.address[i] + offset + byte}, load(source, step), step);
     }
     __syncwarp();
   }
@@ -427,12 +417,17 @@ class Sm90Machine {
   }
 
  private:
+  __device__ __forceinline__ uint64_t base() const { return params_.ranks[rank()].base; }
   __device__ __forceinline__ uint32_t lane() const { return threadIdx.x % kLanes; }
   __device__ __forceinline__ uint32_t warp_lane() const { return threadIdx.x % kWarpLanes; }
   __device__ __forceinline__ bool elected() const { return lane() == 0; }
 
   __device__ __forceinline__ NamedBarrier own_barrier() const {
     return static_cast<NamedBarrier>(static_cast<uint32_t>(NamedBarrier::MathWarpgroup0) + agent_);
+  }
+  __device__ __forceinline__ uint32_t copied_row(uint32_t i, uint32_t row_bytes) const {
+    const uint32_t lanes_a_row = row_bytes / kVectorBytes;
+    return lane() / lanes_a_row + i * (kWarpgroupThreads / lanes_a_row);
   }
   __device__ __forceinline__ uint32_t owned_row(uint32_t place) const {
     return lane() / kWarpLanes * 16 + warp_lane() / kLanesPerRow + kRowStep * place;
@@ -441,6 +436,17 @@ class Sm90Machine {
   __device__ __forceinline__ uint64_t* pointer(Mbarrier bar) const {
     return ptx::shared_pointer(Shared<uint64_t>{params_.args.plan.shared.mbarriers} + bar.index);
   }
+  /// agent(), worked out anew: a report is no reason to keep a register.
+  static __device__ __forceinline__ uint32_t agent_now() {
+    const uint32_t warp = ptx::thread_again() / kWarpLanes;
+    if constexpr (kIsMath) return warp / kWarpgroupWarps - 1;
+    return kRole == Role::Dispatch ? warp : 0;
+  }
+  /// What write_place() wrote.
+  __device__ __forceinline__ uint32_t place_word(uint32_t word) const {
+    return ptx::load_shared_again(ptx::shared_pointer(
+        Shared<uint32_t>{params_.args.plan.shared.machine} + (kNumNamedBarriers * 2 + word)));
+  }
   __device__ __forceinline__ uint64_t* named_barrier(uint32_t place) const {
     return ptx::shared_pointer(Shared<uint64_t>{params_.args.plan.shared.machine} + place);
   }
@@ -448,7 +454,7 @@ class Sm90Machine {
     return static_cast<uint32_t>(__cvta_generic_to_shared(ptx::shared_pointer(place)));
   }
   __device__ __forceinline__ const CUtensorMap* map(TensorMap which) const {
-    return &params_.maps[rank_][static_cast<uint32_t>(which)];
+    return &params_.maps[rank()][static_cast<uint32_t>(which)];
   }
 
   __device__ __forceinline__ void wait_for_phase(uint64_t* bar, uint32_t parity, Step step,
@@ -464,11 +470,11 @@ class Sm90Machine {
 
   __device__ __forceinline__ void describe(WaitRecord& record, Step step, WaitKind kind,
                                            uint32_t object, uint32_t wanted, uint32_t got) const {
-    record.rank = rank_;
-    record.sm = sm_;
+    record.rank = rank();
+    record.sm = sm();
     record.role = kRole;
     record.step = step;
-    record.agent = static_cast<uint16_t>(agent_);
+    record.agent = static_cast<uint16_t>(agent_now());
     record.kind = kind;
     record.object = object;
     record.wanted = wanted;
@@ -497,34 +503,14 @@ class Sm90Machine {
                                         uint64_t object = 0, uint32_t value = 0) {
     if constexpr (kTraced)
       log_.add(params_.trace,
-               {0, object, value, static_cast<uint16_t>(rank_), static_cast<uint16_t>(sm_),
+               {0, object, value, static_cast<uint16_t>(rank()), static_cast<uint16_t>(sm()),
                 static_cast<uint8_t>(agent_place(kRole, agent_)), kind, step, what});
   }
 
   const KernelParams& params_;
-  uint64_t base_;
-  uint32_t rank_;
-  uint32_t sm_;
   uint32_t agent_;
   EventLog log_;
   uint32_t named_phases_ = 0;  ///< bit b: how often this thread passed named barrier b, odd or even
 };
-
-/// Prepares the named barriers; one thread of the CTA, before any role starts.
-__device__ __forceinline__ void init_named_barriers(const KernelPlan& plan) {
-  const uint32_t math_and_dispatch = plan.math_warps() + kDispatchWarps;
-  const auto init = [&](NamedBarrier barrier, uint32_t warps) {
-    ptx::mbarrier_init(
-        ptx::shared_pointer(Shared<uint64_t>{plan.shared.machine} + static_cast<uint32_t>(barrier)),
-        warps);
-  };
-  init(NamedBarrier::Everyone, plan.threads() / kWarpLanes);
-  init(NamedBarrier::Dispatch, kDispatchWarps);
-  init(NamedBarrier::MathDone, math_and_dispatch);
-  init(NamedBarrier::CombineReady, math_and_dispatch);
-  init(NamedBarrier::MathWarpgroup0, kWarpgroupWarps);
-  init(NamedBarrier::MathWarpgroup1, kWarpgroupWarps);
-  ptx::fence_mbarrier_init();
-}
 
 }  // namespace moetwin

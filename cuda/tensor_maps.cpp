@@ -41,7 +41,7 @@ CUtensorMap load_of(uint64_t address, uint64_t rows, uint64_t columns, uint32_t 
 
 CUtensorMap store_of(uint64_t address, uint64_t rows, uint64_t columns) {
   return encode(
-      {address, rows, columns, kMathRows, kLinear1ScaleGroup, CU_TENSOR_MAP_SWIZZLE_NONE});
+      {address, rows, columns, kMathRows, kLinear1ScaleGroup, CU_TENSOR_MAP_SWIZZLE_64B});
 }
 
 }  // namespace
@@ -58,11 +58,14 @@ void make_tensor_maps(const KernelArgs& args, uint64_t base, const RankWeights& 
   const auto map = [&](TensorMap which) -> CUtensorMap& {
     return maps[static_cast<uint32_t>(which)];
   };
-  map(TensorMap::PoolXLoad) = load_of(x, ring_rows, shape.hidden, plan.block_m);
-  map(TensorMap::Linear1Load) = load_of(l1, ring_rows, shape.intermediate, plan.block_m);
+  for (const uint32_t rows : kBoxRows) {
+    if (rows > plan.block_m) continue;
+    map(load_map(Tensor::PoolX, rows)) = load_of(x, ring_rows, shape.hidden, rows);
+    map(load_map(Tensor::Linear1, rows)) = load_of(l1, ring_rows, shape.intermediate, rows);
+  }
   map(TensorMap::W1Load) =
-      load_of(weights.w1, experts * 2 * shape.intermediate, shape.hidden, kBlockN);
-  map(TensorMap::W2Load) = load_of(weights.w2, experts * shape.hidden, shape.intermediate, kBlockN);
+      load_of(weights.w1, experts * 2 * shape.intermediate, shape.hidden, kSliceN);
+  map(TensorMap::W2Load) = load_of(weights.w2, experts * shape.hidden, shape.intermediate, kSliceN);
   map(TensorMap::Linear1Store) = store_of(l1, ring_rows, shape.intermediate);
   map(TensorMap::TapLinear1Store) =
       plan.taps ? store_of(tap, plan.max_pool_rows(), shape.intermediate) : CUtensorMap{};

@@ -12,7 +12,7 @@ namespace moetwin {
 /// A thread's part of a 64 x 128 tile. Register 4 * c + 2 * half + i is row
 /// 16 * warp + lane / 4 + 8 * half, column 8 * c + 2 * (lane % 4) + i.
 struct AccumulatorTile {
-  static constexpr uint32_t kChunks = kBlockN / 8;
+  static constexpr uint32_t kChunks = kSliceN / 8;
   static constexpr uint32_t kRegisters = 4 * kChunks;
   float value[kRegisters];
 };

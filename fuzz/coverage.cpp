@@ -73,7 +73,7 @@ void cover_routing(const LaunchSpec& launch, const Problem& problem, const Kerne
   }
   const uint64_t most = *std::max_element(blocks.begin(), blocks.end());
   if (plan.scheduler == SchedulerPolicy::Ring &&
-      plan.ring_blocks == smallest_safe_ring(s, plan.block_m, plan.sms)) {
+      plan.ring_blocks == smallest_safe_ring(s, {plan.block_m, plan.block_n}, plan.sms)) {
     if (most > plan.ring_blocks) ++seen["second lap of the smallest ring"];
     if (most > 2 * plan.ring_blocks) ++seen["third lap of the smallest ring"];
   }

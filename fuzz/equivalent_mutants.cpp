@@ -29,6 +29,7 @@ constexpr EquivalentMutant kEquivalent[] = {
     {"swap TaskRelease math", kOneWaitLater},
     {"swap LoadAWaitsForRows", kStageWaitNext},
     {"swap LoadAWaitsForLinear1", kStageWaitNext},
+    {"swap MathFence", "the next call waits for the tensor core; the stage is freed behind both"},
     {"swap MathReleaseStage", "the stage is freed one call later, and nothing is read in between"},
     {"swap DispatchWaitsForMath", kMeetingNext},
     {"swap CombineRelease", "the combine starts one call later"},

@@ -87,7 +87,8 @@ class Collector {
 
  private:
   uint64_t blocks(const LaunchSpec& launch) const {
-    return smallest_safe_ring(launch.shape, case_.kernel.block_m, case_.kernel.sms_per_rank);
+    return smallest_safe_ring(launch.shape, {case_.kernel.block_m, case_.kernel.block_n},
+                              case_.kernel.sms_per_rank);
   }
 
   Explored run_one(const std::string& schedule) const {

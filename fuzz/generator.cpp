@@ -289,7 +289,8 @@ void draw_launches(Draw& draw, Theme theme, Case& c) {
 /// Fits what was drawn to what the kernel accepts: fewer stages, and a ring that is safe.
 void fit_kernel(Draw& draw, Theme theme, Case& c) {
   KernelOptions& k = c.kernel;
-  const auto safe = static_cast<uint32_t>(smallest_safe_ring(c.shape, k.block_m, k.sms_per_rank));
+  const auto safe =
+      static_cast<uint32_t>(smallest_safe_ring(c.shape, {k.block_m, k.block_n}, k.sms_per_rank));
   if (theme != Theme::ManyLaps && draw.chance(40)) k.ring_blocks = safe + draw.between(0, 6);
   while (make_plan(c.shape, k).error && k.stages > 1) --k.stages;
   MOETWIN_CHECK(!make_plan(c.shape, k).error);
@@ -311,6 +312,20 @@ Case random_case(uint64_t seed, uint64_t index) {
   draw_launches(draw, theme, c);
   fit_kernel(draw, theme, c);
   return c;
+}
+
+bool widen_tiles(Case& c) {
+  for (const LaunchSpec& launch : c.launches)
+    if (launch.shape.hidden % (2 * kSliceN) != 0) return false;
+  c.kernel.block_n = 2 * kSliceN;
+  if (c.kernel.ring_blocks != 0)
+    for (const LaunchSpec& launch : c.launches)
+      c.kernel.ring_blocks = static_cast<uint32_t>(
+          std::max<uint64_t>(c.kernel.ring_blocks,
+                             smallest_safe_ring(launch.shape, {c.kernel.block_m, c.kernel.block_n},
+                                                c.kernel.sms_per_rank)));
+  while (make_plan(c.shape, c.kernel, false, true).error && c.kernel.stages > 1) --c.kernel.stages;
+  return true;
 }
 
 }  // namespace moetwin

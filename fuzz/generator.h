@@ -14,4 +14,8 @@ Case random_case(uint64_t seed, uint64_t index);
 
 constexpr uint32_t kMaxGeneratedRows = 400;
 
+/// The same case in tiles of 256 weight rows and as many of its stages as then fit; false, and
+/// unchanged, where some launch's hidden is no multiple of 256. Every result stays the same.
+bool widen_tiles(Case& c);
+
 }  // namespace moetwin

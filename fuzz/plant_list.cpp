@@ -8,11 +8,11 @@ namespace {
 
 // Cases, each the smallest that shows its plants.
 
-/// One token of three slots, wide enough for four warps: the third row reuses the first one's
+/// Three tokens of three slots, wide enough for four warps: the ninth row reuses the first one's
 /// stage.
 constexpr const char* kThreeSlots =
     R"({"shape":{"ranks":1,"experts":4,"topk":3,"hidden":1024,"intermediate":128,
-        "max_tokens_per_rank":1},"kernel":{"sms_per_rank":1}})";
+        "max_tokens_per_rank":3},"kernel":{"sms_per_rank":1}})";
 /// One block of rows and two blocks of K.
 constexpr const char* kOneBlock =
     R"({"shape":{"ranks":1,"experts":1,"topk":1,"hidden":256,"intermediate":256,
@@ -178,7 +178,7 @@ const Plant kPlants[] = {
     finding("F03", "a stage is released before the tensor core has read it", kOneStage, Class::Race,
             Step::LoadATile, change(Kind::Swap, Step::MathMmaWait, 2)),
     finding("F04", "a consumer arrives first and fences then", kOneStage, Class::Proxy,
-            Step::LoadAScales, change(Kind::Swap, Step::MathFence)),
+            Step::LoadAScales, change(Kind::Swap, Step::MathFence, 2)),
     finding("F05a", "the grid barrier's target is read after the own arrival", kTwoRanks,
             Class::Deadlock, Step::GridWait, change(Kind::LateTarget, Step::GridWait)),
     finding("F05b", "the rank barrier's phase does not advance", kTwoRanks, Class::Deadlock,

@@ -135,7 +135,8 @@ void route_blocks_to_rank0(Case& c, uint32_t blocks) {
 }
 
 std::optional<Case> find_ring_deadlock(const Shape& shape, const KernelOptions& kernel) {
-  const uint64_t safe = smallest_safe_ring(shape, kernel.block_m, kernel.sms_per_rank);
+  const uint64_t safe =
+      smallest_safe_ring(shape, {kernel.block_m, kernel.block_n}, kernel.sms_per_rank);
   if (safe == 1 || kernel.scheduler == SchedulerPolicy::Wave) return {};
   Case c;
   c.shape = shape;

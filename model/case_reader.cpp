@@ -215,6 +215,7 @@ KernelSection read_kernel(const Json* value, const std::string& path) {
     return static_cast<uint32_t>(object.integer_or(key, limit, fallback));
   };
   options.block_m = field("block_m", {64, 128, 64}, options.block_m);
+  options.block_n = field("block_n", {128, 256, 128}, options.block_n);
   options.sms_per_rank = field("sms_per_rank", {1, kMaxSmsPerRank}, options.sms_per_rank);
   options.stages = field("stages", {1, kMaxStages}, options.stages);
   options.scheduler = object.choice_or("scheduler", kSchedulerNames, options.scheduler);

@@ -96,6 +96,7 @@ OrderedJson kernel_json(const Case& c) {
   OrderedJson json = OrderedJson::object();
   const KernelOptions standard;
   put(json, "block_m", c.kernel.block_m, standard.block_m);
+  put(json, "block_n", c.kernel.block_n, standard.block_n);
   put(json, "sms_per_rank", c.kernel.sms_per_rank, standard.sms_per_rank);
   put(json, "stages", c.kernel.stages, standard.stages);
   if (c.kernel.scheduler != standard.scheduler) {

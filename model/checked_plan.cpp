@@ -18,7 +18,8 @@ uint32_t most_stages(const Shape& shape, KernelOptions options) {
 std::string limit_text(const Shape& shape, const KernelOptions& options, const ShapeError& error) {
   if (std::string_view(error.field) == "kernel.ring_blocks" && error.value < kMaxRingBlocks)
     return " is below the smallest safe ring, " +
-           std::to_string(smallest_safe_ring(shape, options.block_m, options.sms_per_rank)) +
+           std::to_string(smallest_safe_ring(shape, {options.block_m, options.block_n},
+                                             options.sms_per_rank)) +
            " blocks";
   const uint32_t most =
       std::string_view(error.field) == "kernel.stages" && options.stages <= kMaxStages

@@ -99,7 +99,7 @@ std::string gibibytes(uint64_t bytes) {
 }  // namespace
 
 uint64_t live_experts(const Shape& shape, const KernelOptions& kernel) {
-  uint64_t ahead = linear1_warm_up(shape, kernel.sms_per_rank);
+  uint64_t ahead = linear1_warm_up(shape, kernel.block_n, kernel.sms_per_rank);
   if (kernel.scheduler == SchedulerPolicy::Wave) {
     const bool all = kernel.experts_per_wave == 0;
     ahead = all ? shape.num_local_experts() : kernel.experts_per_wave;

@@ -83,7 +83,7 @@ TEST_CASE("kernel_plan: mbarriers have places of their own and arrivals that the
       }
       for (uint32_t w = 0; w < kDispatchWarps; ++w) CHECK(places.insert(plan.pull(w).index).second);
       for (uint32_t g = 0; g < plan.math_warpgroups; ++g)
-        for (uint32_t s = 0; s < kCombineStages; ++s)
+        for (uint32_t s = 0; s < plan.combine_stages; ++s)
           CHECK(places.insert(plan.combine(g, s).index).second);
       CHECK(places.size() == plan.num_mbarriers());
       CHECK(*places.rbegin() + 1 == plan.num_mbarriers());

@@ -66,7 +66,7 @@ const Broken kBroken[] = {
      "PullFence stood before PullTogether", 2},
     // "Arrive, then fence".
     {MutantKind::Swap, Step::MathFence, kOneSm, FindingClass::Proxy, Step::LoadAScales,
-     "MathFence stood before MathReleaseStage", 1},
+     "MathFence stood before MathReleaseStage", 2},
     {MutantKind::Drop, Step::MathFence, kOneSm, FindingClass::Proxy, Step::LoadAScales,
      "MathReadScales"},
     {MutantKind::LeaderOnly, Step::MathFenceAll, kTwoRanks, FindingClass::Proxy, Step::CombineLoad,

@@ -100,7 +100,8 @@ TEST_CASE("ring_pool: one slot fewer than the safe size puts a tile before what 
 TEST_CASE("ring_pool: a plan refuses a ring below the smallest safe one, and takes that one") {
   const Shape shape{2, 8, 4, 256, 256, 256};
   KernelOptions options;
-  const uint64_t safe = smallest_safe_ring(shape, options.block_m, options.sms_per_rank);
+  const uint64_t safe =
+      smallest_safe_ring(shape, {options.block_m, options.block_n}, options.sms_per_rank);
   REQUIRE(safe > 1);
   CHECK(make_plan(shape, options).plan.ring_blocks == safe);
   options.ring_blocks = static_cast<uint32_t>(safe);

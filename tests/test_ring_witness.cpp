@@ -29,7 +29,8 @@ bool deadlocks(const Case& c, const std::string& schedule = "") {
 
 void check_tight(const Shape& shape, const KernelOptions& kernel) {
   const std::optional<Case> shorter = find_ring_deadlock(shape, kernel);
-  const uint64_t safe = smallest_safe_ring(shape, kernel.block_m, kernel.sms_per_rank);
+  const uint64_t safe =
+      smallest_safe_ring(shape, {kernel.block_m, kernel.block_n}, kernel.sms_per_rank);
   CAPTURE(safe);
   REQUIRE(shorter.has_value() == (safe > 1));
   if (!shorter) return;

@@ -1,6 +1,6 @@
 // The combine: the math warpgroups of all SMs share the rank's tokens; for each, the routed rows
-// are loaded into two stages in turn and added in slot order (NUMERICS S11), whatever order they
-// came in.
+// are loaded into stages in turn and added in slot order (NUMERICS S11), whatever order they came
+// in. Its stages lie where the operands were: all tiles of the CTA are done.
 //
 //   who waits     who arrives            how many    what it means
 //   math          the load's bytes on    1           the row's chunk is in the stage
@@ -43,7 +43,8 @@ struct CombineStages {
   uint32_t next_load = 0;  ///< stage of the next load
 
   MOETWIN_ROLE Shared<uint8_t> buffer(M& m, const KernelArgs& args, uint32_t stage) const {
-    return {staging_offset(args, m.agent()) + stage * (kStagingBytes / kCombineStages)};
+    return {args.plan.shared.stage_a +
+            (m.agent() * args.plan.combine_stages + stage) * kCombineStageBytes};
   }
 
   /// Starts loading `columns` of routed slot k of a token.
@@ -54,7 +55,7 @@ struct CombineStages {
     m.mbarrier_expect(bar, columns * 2, Step::CombineLoad);
     m.bulk_load(buffer(m, args, next_load), rows + 2 * combine_index(args.shape, k, token, column),
                 columns * 2, bar, Step::CombineLoad);
-    next_load = next_load + 1 == kCombineStages ? 0 : next_load + 1;
+    next_load = next_load + 1 == args.plan.combine_stages ? 0 : next_load + 1;
   }
 };
 
@@ -67,7 +68,7 @@ MOETWIN_ROLE void combine_chunk(M& m, const KernelArgs& args, CombineStages<M>& 
   if (m.math()) m.lanes([&](uint32_t lane) { sum[lane] = CombineSum{}; });
   const uint32_t slots = popcount(routed);
   uint32_t loads_left = routed;
-  for (uint32_t i = 0; i < kCombineStages && i < slots; ++i) {
+  for (uint32_t i = 0; i < args.plan.combine_stages && i < slots; ++i) {
     stages.load(m, args, lowest_set_bit(loads_left), token, column, columns);
     loads_left &= loads_left - 1;
   }
@@ -91,7 +92,7 @@ MOETWIN_ROLE void combine_chunk(M& m, const KernelArgs& args, CombineStages<M>& 
       skipped_payload(m, buffer, {false, columns * 2, kCombineBytesPerWarp}, Step::CombineSum);
     m.fence_proxy_async(FenceSpace::Shared, Step::CombineFence);
     m.sync(Step::CombineTogether);
-    stages.state.advance(kCombineStages);
+    stages.state.advance(args.plan.combine_stages);
     if (loads_left != 0) {
       stages.load(m, args, lowest_set_bit(loads_left), token, column, columns);
       loads_left &= loads_left - 1;

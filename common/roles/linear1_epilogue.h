@@ -14,7 +14,7 @@
 namespace moetwin {
 
 /// Steps S3 to S8 for the owner's part of one row; returns the row's scale factor. Codes go to
-/// `staging`, row-major, 64 bytes a row.
+/// `staging`, 64 bytes a row.
 template <Machine M, class Row>
 MOETWIN_ROLE float quantise_row(M& m, const Row& row, float clamp, float weight,
                                 Shared<uint8_t> staging) {
@@ -38,17 +38,41 @@ MOETWIN_ROLE float quantise_row(M& m, const Row& row, float clamp, float weight,
     const uint16_t codes =
         encode_e4m3x2(mul_rn(values[p][0], scale.inverse), mul_rn(values[p][1], scale.inverse));
     const uint32_t column = row.half_column(p);
-    m.store(Shared<uint16_t>{staging.offset + row.index() * kLinear1ScaleGroup + column}, codes,
-            Step::Linear1Epilogue);
+    m.store(
+        Shared<uint16_t>{staging.offset + m.staged_byte(row.index(), kLinear1ScaleGroup, column)},
+        codes, Step::Linear1Epilogue);
   }
   return scale.scale;
 }
 
+/// Waits until Linear2 has read the ring slot's earlier block: nothing of this one may be written
+/// or counted before.
+template <Machine M>
+MOETWIN_ROLE void wait_for_linear1_slot(M& m, const KernelArgs& args, RingSlot ring) {
+  if (ring.lap != 0)
+    m.wait_until(m.template region<uint32_t>(Region::Linear1Empty) + ring.index,
+                 at_least(l1_empty_target(ring.lap, args.plan.tiles)), Scope::Gpu,
+                 Step::Linear1WaitsForRingSlot);
+}
+
+/// One warpgroup's part of a Linear1 tile is in the ring.
+template <Machine M>
+MOETWIN_ROLE void publish_linear1(M& m, RingSlot ring) {
+  m.elect([&] {
+    m.reduce_add(m.template region<uint32_t>(Region::Linear1Full) + ring.index, 1u, Order::Release,
+                 Scope::Gpu, Step::Linear1Publish);
+  });
+}
+
+/// `total` has one accumulator a slice.
 template <Machine M>
 MOETWIN_ROLE void linear1_epilogue(M& m, const KernelArgs& args, const TaskEntry& task,
                                    RingSlot ring, MathRows mine,
-                                   const typename M::Accumulator& total) {
+                                   const typename M::Accumulator* total) {
+  constexpr uint32_t kSliceBytes = kMathRows * kLinear1ScaleGroup;
+  static_assert(M::kMaxSlices * kSliceBytes <= kStagingBytes);
   const KernelPlan& plan = args.plan;
+  const uint32_t slices = m.slices(plan);
   const uint32_t groups = args.shape.linear1_scale_groups();
   const Shared<uint8_t> staging{staging_offset(args, m.agent())};
   const uint32_t logical_row = task.block * plan.block_m + mine.first;
@@ -56,38 +80,39 @@ MOETWIN_ROLE void linear1_epilogue(M& m, const KernelArgs& args, const TaskEntry
       m.load_rows(m.template region<TokenSrcMetadata>(Region::Metadata) + logical_row, mine.valid,
                   Step::Linear1Epilogue);
   m.sync(Step::Linear1StagingFree);
-  if (ring.lap != 0)
-    m.wait_until(m.template region<uint32_t>(Region::Linear1Empty) + ring.index,
-                 at_least(l1_empty_target(ring.lap, plan.tiles)), Scope::Gpu,
-                 Step::Linear1WaitsForRingSlot);
-  typename M::template RowValues<float> scales;
-  m.for_rows(total, staging, [&](const auto& row) {
-    scales[row.place()] = quantise_row(m, row, args.clamp, metadata[row.place()].weight, staging);
-  });
-  if (!m.math())
-    skipped_payload(m, staging,
-                    {true, mine.valid * kLinear1ScaleGroup, kRowsPerWarp * kLinear1ScaleGroup},
-                    Step::Linear1Epilogue);
-  m.store_rows(m.template region<float>(Region::Linear1Scales) +
-                   linear1_scale_index(ring.index, groups, task.n, plan.block_m, mine.first),
-               scales, mine.valid, Step::Linear1StoreScales);
-  if (plan.taps)
-    m.store_rows(m.template region<float>(Region::TapLinear1Scales) +
-                     linear1_scale_index(task.block, groups, task.n, plan.block_m, mine.first),
+  wait_for_linear1_slot(m, args, ring);
+  MOETWIN_UNROLL
+  for (uint32_t slice = 0; slice < slices; ++slice) {
+    const uint32_t group = task.n * slices + slice;
+    const Shared<uint8_t> codes = staging + slice * kSliceBytes;
+    typename M::template RowValues<float> scales;
+    m.for_rows(total[slice], codes, [&](const auto& row) {
+      scales[row.place()] = quantise_row(m, row, args.clamp, metadata[row.place()].weight, codes);
+    });
+    if (!m.math())
+      skipped_payload(m, codes,
+                      {true, mine.valid * kLinear1ScaleGroup, kRowsPerWarp * kLinear1ScaleGroup},
+                      Step::Linear1Epilogue);
+    m.store_rows(m.template region<float>(Region::Linear1Scales) +
+                     linear1_scale_index(ring.index, groups, group, plan.block_m, mine.first),
                  scales, mine.valid, Step::Linear1StoreScales);
+    if (plan.taps)
+      m.store_rows(m.template region<float>(Region::TapLinear1Scales) +
+                       linear1_scale_index(task.block, groups, group, plan.block_m, mine.first),
+                   scales, mine.valid, Step::Linear1StoreScales);
+  }
   m.fence_proxy_async(FenceSpace::Both, Step::Linear1Fence);
   m.sync(Step::Linear1Together);
-  m.tile_store(Tensor::Linear1, ring.index * plan.block_m + mine.first, task.n * kLinear1ScaleGroup,
-               staging, Step::Linear1Store);
-  if (plan.taps)
-    m.tile_store(Tensor::TapLinear1, logical_row, task.n * kLinear1ScaleGroup, staging,
+  for (uint32_t slice = 0; slice < slices; ++slice) {
+    const uint32_t column = (task.n * slices + slice) * kLinear1ScaleGroup;
+    const Shared<uint8_t> codes = staging + slice * kSliceBytes;
+    m.tile_store(Tensor::Linear1, ring.index * plan.block_m + mine.first, column, codes,
                  Step::Linear1Store);
+    if (plan.taps) m.tile_store(Tensor::TapLinear1, logical_row, column, codes, Step::Linear1Store);
+  }
   m.bulk_commit(Step::Linear1Store);
   m.bulk_wait(BulkDone::Written, Step::Linear1Stored);
-  m.elect([&] {
-    m.reduce_add(m.template region<uint32_t>(Region::Linear1Full) + ring.index, 1u, Order::Release,
-                 Scope::Gpu, Step::Linear1Publish);
-  });
+  publish_linear1(m, ring);
 }
 
 }  // namespace moetwin

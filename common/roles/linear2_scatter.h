@@ -12,25 +12,34 @@ constexpr uint32_t kScatterColumns = 64;  ///< BF16 columns staged at a time
 constexpr uint32_t kScatterRowBytes = kScatterColumns * 2;
 static_assert(kMathRows * kScatterRowBytes == kStagingBytes);
 
+/// `total` has one accumulator a slice.
 template <Machine M>
 MOETWIN_ROLE void linear2_scatter(M& m, const KernelArgs& args, const TaskEntry& task,
-                                  MathRows mine, const typename M::Accumulator& total) {
+                                  MathRows mine, const typename M::Accumulator* total) {
   constexpr uint32_t kPairs = M::kRowPairs / 2;
+  constexpr uint32_t kRounds = kSliceN / kScatterColumns;
+  const uint32_t slices = m.slices(args.plan);
+  const uint32_t column = task.n * slices * kSliceN;
   const Shared<uint8_t> staging{staging_offset(args, m.agent())};
   const auto metadata = m.template region<TokenSrcMetadata>(Region::Metadata) +
                         (task.block * args.plan.block_m + mine.first);
   const auto rows = m.template region<uint8_t>(Region::CombineRows);
+  const auto targets = m.find_rows(mine.valid, kScatterRowBytes, [&](uint32_t row) {
+    const TokenSrcMetadata source = m.load(metadata + row, Step::Linear2Scatter);
+    return m.remote(rows + 2 * combine_index(args.shape, source.k, source.token, column),
+                    source.rank);
+  });
   MOETWIN_UNROLL
-  for (uint32_t slice = 0; slice < kBlockN / kScatterColumns; ++slice) {
+  for (uint32_t round = 0; round < slices * kRounds; ++round) {
     m.sync(Step::Linear2StagingFree);
-    m.for_rows(total, staging, [&](const auto& row) {
+    m.for_rows(total[round / kRounds], staging, [&](const auto& row) {
       MOETWIN_UNROLL
       for (uint32_t p = 0; p < kPairs; ++p) {
-        const auto pair = row.pair(slice * kPairs + p);
+        const auto pair = row.pair(round % kRounds * kPairs + p);
         const uint32_t bf16x2 =
             output_element(pair.low) | static_cast<uint32_t>(output_element(pair.high)) << 16;
-        m.store(Shared<uint32_t>{staging.offset + row.index() * kScatterRowBytes +
-                                 row.half_column(p) * 2},
+        m.store(Shared<uint32_t>{staging.offset + m.staged_byte(row.index(), kScatterRowBytes,
+                                                                row.half_column(p) * 2)},
                 bf16x2, Step::Linear2Epilogue);
       }
     });
@@ -39,15 +48,8 @@ MOETWIN_ROLE void linear2_scatter(M& m, const KernelArgs& args, const TaskEntry&
                       {true, mine.valid * kScatterRowBytes, kRowsPerWarp * kScatterRowBytes},
                       Step::Linear2Epilogue);
     m.sync(Step::Linear2Together);
-    const uint32_t column = task.n * kBlockN + slice * kScatterColumns;
-    m.copy_rows(
-        mine.valid, kScatterRowBytes, staging,
-        [&](uint32_t row) {
-          const TokenSrcMetadata source = m.load(metadata + row, Step::Linear2Scatter);
-          return m.remote(rows + 2 * combine_index(args.shape, source.k, source.token, column),
-                          source.rank);
-        },
-        Step::Linear2Scatter);
+    m.copy_rows(targets, round * kScatterRowBytes, mine.valid, kScatterRowBytes, staging,
+                Step::Linear2Scatter);
   }
 }
 

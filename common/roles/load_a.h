@@ -76,12 +76,13 @@ MOETWIN_ROLE void load_a_tiles(M& m, const KernelArgs& args, const TaskEntry& ta
       m.template region<float>(linear1 ? Region::PoolXScales : Region::Linear1Scales) +
       uint64_t{ring.index} * k_blocks * scale_columns * plan.block_m;
   const uint32_t scale_bytes = scale_columns * plan.block_m * 4;
+  const uint32_t rows = box_rows(box_of(task.rows));
   const uint32_t steps = m.stepped_k_blocks(k_blocks);
   for (uint32_t k = 0; k < steps; ++k) {
     m.mbarrier_wait(plan.empty(stage.index), stage.parity ^ 1, Step::LoadAWaitsForStage);
     const Mbarrier full = plan.full(stage.index);
-    m.mbarrier_expect(full, plan.stage_a_bytes() + scale_bytes, Step::LoadAExpect);
-    m.tile_load(tensor, ring.index * plan.block_m, k * kBlockK,
+    m.mbarrier_expect(full, rows * kBlockK + scale_bytes, Step::LoadAExpect);
+    m.tile_load(tensor, ring.index * plan.block_m, k * kBlockK, rows,
                 Shared<uint8_t>{plan.shared.stage_a + stage.index * plan.stage_a_bytes()}, full,
                 Step::LoadATile);
     m.bulk_load(Shared<float>{plan.shared.stage_scales + stage.index * plan.stage_scale_bytes()},

@@ -1,5 +1,5 @@
-// A math warpgroup: takes tiles from the queue, multiplies 64 rows of each with a block of weight
-// rows, promotes every scale block, and hands the result to the epilogue of its GEMM
+// A math warpgroup: takes tiles from the queue, multiplies 64 rows of each with one or two slices
+// of weight rows, promotes every scale block, and hands the result to the epilogue of its GEMM
 // (linear1_epilogue.h, linear2_scatter.h). When the CTA has no more tiles it combines.
 //
 //   who waits      who arrives               how many         what it means
@@ -17,62 +17,89 @@
 
 namespace moetwin {
 
-/// Pieces of a K block that are promoted by themselves, because they have a scale factor of their
-/// own: Linear1 has one of 4 tensor-core steps, Linear2 two of 2.
-MOETWIN_HD constexpr uint32_t k_parts(TileKind kind) { return kind == TileKind::Linear1 ? 1 : 2; }
-
-/// Where a tile's weight scales begin, in elements: those of k block 0.
+/// Where a tile's weight scales lie: two a block of K, ascending from here.
 struct WeightScales {
-  uint64_t even;  ///< for even 8-column chunks
-  uint64_t odd;   ///< for odd ones (Linear1: up rows)
+  uint64_t first;   ///< Linear1: of the gate rows. Linear2: of slice 0
+  uint32_t second;  ///< from there, Linear1: of the up rows. Linear2: of the last slice
 };
 
-MOETWIN_HD constexpr WeightScales weight_scales_of(const Shape& shape, const TaskEntry& task) {
+MOETWIN_HD constexpr WeightScales weight_scales_of(const Shape& shape, const TaskEntry& task,
+                                                   uint32_t slices) {
   const uint64_t h = shape.hidden_blocks();
   const uint64_t i = shape.intermediate_blocks();
   if (task.kind == TileKind::Linear1) {
-    // Tile n holds gate columns 64n.. and up columns 64n..: two tiles share a scale block.
-    const uint64_t gate = (task.local_expert * 2 * i + task.n / 2) * h;
-    return {gate, gate + i * h};
+    // A slice holds 64 gate columns and 64 up columns: two slices share a scale block.
+    const uint64_t gate = (task.local_expert * 2 * i + task.n * slices / 2) * h;
+    return {gate, static_cast<uint32_t>(i * h)};
   }
-  const uint64_t row = (task.local_expert * h + task.n) * i;
-  return {row, row};
+  return {(task.local_expert * h + uint64_t{task.n} * slices) * i,
+          static_cast<uint32_t>((slices - 1) * i)};
 }
 
-/// Runs the k loop of a tile into `total`.
-template <TileKind kKind, Machine M>
+/// A warpgroup's part of a tile: one accumulator a slice.
+template <Machine M>
+struct Totals {
+  typename M::Accumulator slice[M::kMaxSlices];
+};
+
+/// Runs the k loop of a tile into `total`. A block of K is promoted in `kParts` pieces, because
+/// each has a scale factor of its own: Linear1 1 of 4 tensor-core steps, Linear2 2 of 2.
+template <uint32_t kParts, Machine M>
 MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& task, MathRows mine,
-                                PipelineState& stage, typename M::Accumulator& total) {
-  constexpr uint32_t kParts = k_parts(kKind);
+                                PipelineState& stage, Totals<M>& total) {
   constexpr uint32_t kSteps = kBlockK / kMmaK / kParts;
   const KernelPlan& plan = args.plan;
-  const WeightScales first = weight_scales_of(args.shape, task);
-  const auto weight_scales = kKind == TileKind::Linear1 ? m.w1_scales() : m.w2_scales();
-  m.clear(total, mine.valid);
-  const uint32_t k_blocks = m.stepped_k_blocks(
-      kKind == TileKind::Linear1 ? args.shape.hidden_blocks() : args.shape.intermediate_blocks());
+  const uint32_t slices = m.slices(plan);
+  const bool linear1 = kParts == 1;
+  const WeightScales at = weight_scales_of(args.shape, task, slices);
+  auto weight_scales = (linear1 ? m.w1_scales() : m.w2_scales()) + at.first;
+  MOETWIN_UNROLL
+  for (uint32_t slice = 0; slice < slices; ++slice) m.clear(total.slice[slice], mine.valid);
+  const uint32_t k_blocks =
+      m.stepped_k_blocks(linear1 ? args.shape.hidden_blocks() : args.shape.intermediate_blocks());
   for (uint32_t k = 0; k < k_blocks; ++k) {
+    // They come from L2: asked for before the wait, used behind the first products.
+    const float scale[2] = {m.load(weight_scales, Step::MathReadScales),
+                            m.load(weight_scales + at.second, Step::MathReadScales)};
+    weight_scales = weight_scales + 1;
     m.mbarrier_wait(plan.full(stage.index), stage.parity, Step::MathWaitsForStage);
-    const float even = m.load(weight_scales + (first.even + k), Step::MathReadScales);
-    const float odd = m.load(weight_scales + (first.odd + k), Step::MathReadScales);
     const Shared<uint8_t> a{plan.shared.stage_a + stage.index * plan.stage_a_bytes() +
                             mine.first * kBlockK};
     const Shared<uint8_t> b{plan.shared.stage_b + stage.index * plan.stage_b_bytes()};
     const Shared<float> scales{plan.shared.stage_scales + stage.index * plan.stage_scale_bytes()};
-    MOETWIN_UNROLL
+    // Unrolled, the parts' accumulators would be alive together, and there is no room for two.
+    MOETWIN_NO_UNROLL
     for (uint32_t part = 0; part < kParts; ++part) {
       const auto row_scales = m.load_rows(scales + (part * plan.block_m + mine.first), mine.valid,
                                           Step::MathReadScales);
-      typename M::Accumulator product;
-      m.template mma<kSteps>(product, a, b, part * kSteps, Step::MathMma);
-      m.mma_commit(Step::MathMma);
-      m.mma_wait(product, Step::MathMmaWait);
-      if (part + 1 == kParts) {
-        m.fence_proxy_async(FenceSpace::Shared, Step::MathFence);
-        m.mbarrier_arrive(plan.empty(stage.index), Step::MathReleaseStage);
+      MOETWIN_UNROLL
+      for (uint32_t slice = 0; slice < slices; ++slice) {
+        typename M::Accumulator product;
+        m.template mma<kSteps>(product, total.slice[slice], a, b + slice * kSliceN * kBlockK,
+                               part * kSteps, Step::MathMma);
+        m.mma_commit(Step::MathMma);
+        // The last scales have been read; the products take longer than the fence.
+        if (part + 1 == kParts && slice == 0)
+          m.fence_proxy_async(FenceSpace::Shared, Step::MathFence);
+        m.mma_wait(product, Step::MathMmaWait);
+        if (part + 1 == kParts && slice + 1 == slices)
+          m.mbarrier_arrive(plan.empty(stage.index), Step::MathReleaseStage);
+        const float even = linear1 ? scale[0] : scale[slice];
+        const float odd = linear1 ? scale[1] : scale[slice];
+        m.promote(total.slice[slice], product, row_scales, even, odd);
       }
-      m.promote(total, product, row_scales, even, odd);
     }
+    stage.advance(plan.stages);
+  }
+}
+
+/// Walks through the k loop of a tile none of whose rows are this warpgroup's.
+template <Machine M>
+MOETWIN_ROLE void skip_tile(M& m, const KernelPlan& plan, uint32_t k_blocks, PipelineState& stage) {
+  const uint32_t steps = m.stepped_k_blocks(k_blocks);
+  for (uint32_t k = 0; k < steps; ++k) {
+    m.mbarrier_wait(plan.full(stage.index), stage.parity, Step::MathWaitsForStage);
+    m.mbarrier_arrive(plan.empty(stage.index), Step::MathReleaseStage);
     stage.advance(plan.stages);
   }
 }
@@ -80,13 +107,43 @@ MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& t
 /// The last stage of the tile has landed, so its rows have been read from the ring. One warpgroup
 /// speaks for the CTA: each of them waits for every stage.
 template <Machine M>
-MOETWIN_ROLE void release_block(M& m, const TaskEntry& task, RingSlot ring) {
+MOETWIN_ROLE void release_block(M& m, Region region, RingSlot ring) {
   if (m.agent() != 0) return;
-  const Region region = task.kind == TileKind::Linear1 ? Region::XEmpty : Region::Linear1Empty;
   m.elect([&] {
     m.reduce_add(m.template region<uint32_t>(region) + ring.index, 1u, Order::Release, Scope::Gpu,
                  Step::MathReleaseBlock);
   });
+}
+
+// The two kinds of tile. Where the ring slot is asked for, it is behind the k loop, which has no
+// registers to spare; the first warpgroup always has rows, and it speaks for the block.
+
+template <Machine M>
+MOETWIN_ROLE void linear1_tile(M& m, const KernelArgs& args, const TaskEntry& task,
+                               PipelineState& stage) {
+  const MathRows mine = math_rows(m.agent(), task.rows);
+  const auto ring = [&] { return ring_slot(task.block, args.plan.ring_blocks); };
+  if (mine.valid == 0) {
+    skip_tile(m, args.plan, args.shape.hidden_blocks(), stage);
+    wait_for_linear1_slot(m, args, ring());
+    publish_linear1(m, ring());
+    return;
+  }
+  Totals<M> total;
+  multiply_tile<1>(m, args, task, mine, stage, total);
+  release_block(m, Region::XEmpty, ring());
+  linear1_epilogue(m, args, task, ring(), mine, total.slice);
+}
+
+template <Machine M>
+MOETWIN_ROLE void linear2_tile(M& m, const KernelArgs& args, const TaskEntry& task,
+                               PipelineState& stage) {
+  const MathRows mine = math_rows(m.agent(), task.rows);
+  if (mine.valid == 0) return skip_tile(m, args.plan, args.shape.intermediate_blocks(), stage);
+  Totals<M> total;
+  multiply_tile<2>(m, args, task, mine, stage, total);
+  release_block(m, Region::Linear1Empty, ring_slot(task.block, args.plan.ring_blocks));
+  linear2_scatter(m, args, task, mine, total.slice);
 }
 
 template <Machine M>
@@ -98,18 +155,10 @@ MOETWIN_ROLE void math_role(M& m, const KernelArgs& args) {
   for (;;) {
     const TaskEntry task = take_task(m, args, queue);
     if (task.kind == TileKind::None) break;
-    const RingSlot ring = ring_slot(task.block, plan.ring_blocks);
-    const MathRows mine = math_rows(m.agent(), task.rows);
-    typename M::Accumulator total;
-    if (task.kind == TileKind::Linear1) {
-      multiply_tile<TileKind::Linear1>(m, args, task, mine, stage, total);
-      release_block(m, task, ring);
-      linear1_epilogue(m, args, task, ring, mine, total);
-    } else {
-      multiply_tile<TileKind::Linear2>(m, args, task, mine, stage, total);
-      release_block(m, task, ring);
-      linear2_scatter(m, args, task, mine, total);
-    }
+    if (task.kind == TileKind::Linear1)
+      linear1_tile(m, args, task, stage);
+    else
+      linear2_tile(m, args, task, stage);
   }
   m.fence_proxy_async(FenceSpace::Both, Step::MathFenceAll);
   const uint32_t math_and_dispatch = plan.math_threads() + kDispatchThreads;

@@ -24,7 +24,7 @@ MOETWIN_ROLE void init_mbarriers(M& m, const KernelPlan& plan) {
   }
   for (uint32_t warp = 0; warp < kDispatchWarps; ++warp) init(plan.pull(warp), 1);
   for (uint32_t warpgroup = 0; warpgroup < plan.math_warpgroups; ++warpgroup)
-    for (uint32_t stage = 0; stage < kCombineStages; ++stage)
+    for (uint32_t stage = 0; stage < plan.combine_stages; ++stage)
       init(plan.combine(warpgroup, stage), 1);
   m.fence_barrier_init(Step::InitBarriers);
 }

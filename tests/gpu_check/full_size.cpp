@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "common/check.h"
+#include "common/kernel_plan.h"
 #include "common/number_formats.h"
 #include "common/slot_table.h"
 #include "model/compare.h"
@@ -215,20 +216,25 @@ Case full_size_case(const std::string& text, const FullSizeOptions& options) {
   const size_t colon = text.find(':');
   const std::string name = text.substr(0, colon);
   Case c;
-  if (name == "flash")
-    c.shape = {1, 32, 6, 4096, 2048, 0};
+  if (name == "flash" || name == "flash4")
+    c.shape = {name == "flash" ? 1u : 4u, 32, 6, 4096, 2048, 0};
   else if (name == "v3")
     c.shape = {1, 32, 8, 7168, 2048, 0};
   else
-    throw InputError("size '" + text + "' is not flash:TOKENS or v3:TOKENS");
+    throw InputError("size '" + text + "' is not flash:TOKENS, flash4:TOKENS or v3:TOKENS");
   c.shape.max_tokens_per_rank =
       colon == std::string::npos ? 1 : static_cast<uint32_t>(std::stoul(text.substr(colon + 1)));
-  c.tokens = {c.shape.max_tokens_per_rank};
+  c.tokens.assign(c.shape.ranks, c.shape.max_tokens_per_rank);
   c.clamp = 10;
   c.kernel.block_m = options.block_m;
-  c.kernel.sms_per_rank = options.sms;
-  c.kernel.stages = options.stages != 0 ? options.stages : options.block_m == 64 ? 7 : 5;
+  c.kernel.block_n = options.block_n;
+  c.kernel.sms_per_rank = options.sms / c.shape.ranks;
+  c.kernel.ring_blocks = options.ring_blocks;
   c.kernel.scheduler = options.wave ? SchedulerPolicy::Wave : SchedulerPolicy::Ring;
+  c.kernel.stages = options.stages != 0 ? options.stages : kMaxStages;
+  if (options.stages == 0)
+    while (c.kernel.stages > 1 && make_plan(c.shape, c.kernel, false, true).error)
+      --c.kernel.stages;
   set_launches(c, 1);
   return c;
 }
@@ -240,6 +246,7 @@ uint64_t check_full_sizes(GpuSession& session, const std::vector<std::string>& s
   std::shared_ptr<const WeightSource> weights;
   for (const std::string& text : sizes) {
     const Case c = full_size_case(text, options);
+    if (c.shape.ranks != 1) throw InputError("size '" + text + "' has more than one rank");
     WeightCache cache;
     Problem problem = make_problem(c, 0, cache);
     if (!weights || c.shape.hidden != last.hidden) {

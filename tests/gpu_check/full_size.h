@@ -12,16 +12,20 @@ namespace moetwin {
 
 struct FullSizeOptions {
   uint32_t block_m = 128;
-  uint32_t sms = 132;
-  uint32_t stages = 0;  ///< 0: as many as fit
+  uint32_t block_n = 128;
+  uint32_t sms = 132;        ///< of all ranks together
+  uint32_t stages = 0;       ///< 0: as many as fit
+  uint32_t ring_blocks = 0;  ///< 0: the smallest safe ring
   bool wave = false;
 };
 
 /// The case behind NAME:TOKENS, NAME being flash (hidden 4096, intermediate 2048, top-6) or v3
-/// (7168, 2048, top-8): one rank, 32 experts, activation limit 10. Throws InputError.
+/// (7168, 2048, top-8): one rank, 32 experts, activation limit 10; flash4 is flash on four virtual
+/// ranks of TOKENS each. Throws InputError.
 Case full_size_case(const std::string& text, const FullSizeOptions& options);
 
-/// Runs NAME:TOKENS for each of `sizes`, prints a line each and returns how many were wrong:
+/// Runs NAME:TOKENS (of one rank) for each of `sizes`, prints a line each and returns how many were
+/// wrong:
 /// - a sampled row (of at least 64, or all) differs from the CPU at any stage;
 /// - a value of Linear1 is further than one E4M3 step (and 2^-11 of its group's largest, which the
 ///   tensor core's 13 bits may cost) from the plain reference's;

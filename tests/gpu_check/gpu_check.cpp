@@ -22,6 +22,7 @@
 #include "model/case.h"
 #include "model/compare.h"
 #include "model/naive.h"
+#include "tests/gpu_check/breakdown.h"
 #include "tests/gpu_check/full_size.h"
 
 namespace moetwin {
@@ -39,6 +40,10 @@ struct Options {
   std::string against = "sim";
   std::vector<std::string> sizes;
   std::vector<std::string> times;
+  std::vector<std::string> breakdowns;
+  std::vector<std::string> variants{"128:128:5:ring"};
+  uint32_t repeats = 30;
+  bool wide = false;
   FullSizeOptions full;
   double limit_seconds = 0;
   uint32_t max_failures = 5;
@@ -172,6 +177,7 @@ std::vector<Prepared> prepare_batch(Checker& checker, const Options& options, ui
     const uint64_t index = first + static_cast<uint64_t>(i);
     p.name = fmt::format("case {}:{}", options.seed, index);
     p.c = random_case(options.seed, index);
+    if (options.wide) widen_tiles(p.c);
     checker.prepare(p);
   }
   return batch;
@@ -271,16 +277,28 @@ uint64_t run_hangs() {
   return wrong;
 }
 
+/// BLOCK_M:BLOCK_N:STAGES:SCHEDULER[:RING] into the options of full-size layers.
+FullSizeOptions with_variant(FullSizeOptions options, const std::string& variant) {
+  char scheduler[8] = {};
+  if (std::sscanf(variant.c_str(), "%u:%u:%u:%7[a-z]:%u", &options.block_m, &options.block_n,
+                  &options.stages, scheduler, &options.ring_blocks) < 4)
+    throw InputError("variant '" + variant + "' is not BLOCK_M:BLOCK_N:STAGES:SCHEDULER[:RING]");
+  options.wave = std::string(scheduler) == "wave";
+  return options;
+}
+
 void run_times(GpuSession& session, const Options& options) {
+  WeightCache cache;
   for (const std::string& text : options.times) {
-    const Case c = full_size_case(text, options.full);
-    WeightCache cache;
-    std::vector<double> us = session.time(make_problem(c, 0, cache), c.kernel, 30);
-    std::sort(us.begin(), us.end());
-    fmt::print("{} block_m {} stages {} {}: median {:.1f} us, least {:.1f}, most {:.1f}\n", text,
-               c.kernel.block_m, c.kernel.stages, options.full.wave ? "wave" : "ring",
-               us[us.size() / 2], us.front(), us.back());
-    std::fflush(stdout);
+    const Problem problem = make_problem(full_size_case(text, options.full), 0, cache);
+    for (const std::string& variant : options.variants) {
+      const Case c = full_size_case(text, with_variant(options.full, variant));
+      std::vector<double> us = session.time(problem, c.kernel, options.repeats);
+      std::sort(us.begin(), us.end());
+      fmt::print("{} {}: median {:.1f} us, least {:.1f}, most {:.1f}\n", text, variant,
+                 us[us.size() / 2], us.front(), us.back());
+      std::fflush(stdout);
+    }
   }
 }
 
@@ -305,6 +323,9 @@ int run(const Options& options) {
   if (options.rotate != 0) wrong += run_rotation(session, options);
   if (options.hang) wrong += run_hangs();
   run_times(session, options);
+  for (const std::string& text : options.breakdowns)
+    for (const std::string& variant : options.variants)
+      print_breakdown(session, text, with_variant(options.full, variant));
   return wrong == 0 ? 0 : 1;
 }
 
@@ -325,8 +346,14 @@ int main(int argc, char** argv) {
   app.add_flag("--hang", options.hang, "plant missing arrives and look at the report");
   app.add_option("--size", options.sizes, "full-size layers to compare: flash:T or v3:T");
   app.add_option("--time", options.times, "full-size layers to time: flash:T or v3:T");
+  app.add_option("--breakdown", options.breakdowns, "full-size layers to trace: flash:T or v3:T");
+  app.add_option("--variant", options.variants,
+                 "of timed layers: BLOCK_M:BLOCK_N:STAGES:SCHEDULER[:RING]");
+  app.add_option("--repeats", options.repeats, "launches timed of each");
+  app.add_flag("--wide", options.wide, "generated cases with BLOCK_N 256, where hidden allows it");
   app.add_option("--block-m", options.full.block_m, "of full-size layers");
-  app.add_option("--sms", options.full.sms, "of full-size layers");
+  app.add_option("--block-n", options.full.block_n, "of full-size layers");
+  app.add_option("--sms", options.full.sms, "of full-size layers, all ranks together");
   app.add_option("--stages", options.full.stages, "of full-size layers; 0: as many as fit");
   app.add_flag("--wave", options.full.wave, "full-size layers under the wave policy");
   app.add_option("--limit", options.limit_seconds, "longest wait in the kernel, in seconds");

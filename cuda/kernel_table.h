@@ -1,0 +1,28 @@
+// The built kernels: each variant has one for every tile, and is compiled in a file of its own.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/kernel_params.h"
+
+namespace moetwin {
+
+/// Builds of the kernel that differ in what they do besides the layer.
+enum class Variant : uint8_t {
+  Shipped,
+  Planted,  ///< leaves out the mbarrier arrives of one step, to see a deadlock reported
+  Traced,   ///< logs events for a timeline
+};
+
+using Kernel = void (*)(KernelParams);
+
+/// A variant's kernels, by math warpgroups - 1 and slices - 1.
+struct KernelsByTile {
+  Kernel kernel[kMaxMathWarpgroups][kMaxSlices];
+};
+
+KernelsByTile shipped_kernels();
+KernelsByTile planted_kernels();
+KernelsByTile traced_kernels();
+
+}  // namespace moetwin

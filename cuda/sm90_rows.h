@@ -1,0 +1,65 @@
+// How the rows of a warpgroup's 64 x 128 tile lie: which thread owns which columns of which row in
+// the accumulator, where a staged row's bytes are in shared memory, and which thread copies which
+// part of a staged row. Device code.
+#pragma once
+
+#include "common/epilogue_math.h"
+#include "common/kernel_plan.h"
+#include "cuda/ptx.h"
+#include "cuda/wgmma.h"
+
+namespace moetwin {
+
+/// Two rows of a thread's part of a 64 x 128 tile; one of them at a time in for_rows().
+constexpr uint32_t kRowsPerThread = 2;
+constexpr uint32_t kRowStep = 8;       ///< between the two
+constexpr uint32_t kLanesPerRow = 4;   ///< that share a row of the tile
+constexpr uint32_t kVectorBytes = 16;  ///< most bytes a thread moves at once
+/// Parts of rows of 128 bytes that a thread of a warpgroup copies of 64.
+constexpr uint32_t kRowCopies = kStagingBytes / kVectorBytes / kWarpgroupThreads;
+
+/// A pair of neighbouring columns of one row.
+struct ColumnPair {
+  float low;
+  float high;
+};
+
+/// One row of a tile as its owner sees it: columns 8 * p + 2 * (lane % 4) + {0, 1}.
+class Sm90Row {
+ public:
+  __device__ __forceinline__ Sm90Row(const AccumulatorTile& tile, uint32_t place)
+      : tile_(tile), place_(place) {}
+
+  __device__ __forceinline__ ColumnPair pair(uint32_t p) const {
+    return {tile_.value[4 * p + 2 * place_], tile_.value[4 * p + 2 * place_ + 1]};
+  }
+  /// Column of pair p inside its half of 64 columns.
+  __device__ __forceinline__ uint32_t half_column(uint32_t p) const {
+    return 8 * p + 2 * (threadIdx.x % kLanesPerRow);
+  }
+  __device__ __forceinline__ uint32_t place() const { return place_; }
+  /// Inside the warpgroup's 64 rows.
+  __device__ __forceinline__ uint32_t index() const {
+    return threadIdx.x / kWarpLanes % kWarpgroupWarps * 16 +
+           threadIdx.x % kWarpLanes / kLanesPerRow + kRowStep * place_;
+  }
+  /// The largest of the row's owners' values.
+  __device__ __forceinline__ float max(float value) const {
+    value = amax_step(value, __shfl_xor_sync(ptx::kAllLanes, value, 1));
+    return amax_step(value, __shfl_xor_sync(ptx::kAllLanes, value, 2));
+  }
+
+ private:
+  const AccumulatorTile& tile_;
+  uint32_t place_;
+};
+
+/// Staged rows are swizzled as tile stores of their width expect them: 16-byte units of
+/// neighbouring rows lie in different banks.
+__device__ __forceinline__ constexpr uint32_t staged_byte(uint32_t row, uint32_t row_bytes,
+                                                          uint32_t byte) {
+  const uint32_t turn = row_bytes == kLinear1ScaleGroup ? row / 2 % 4 : row % 8;
+  return row * row_bytes + (byte ^ turn * kVectorBytes);
+}
+
+}  // namespace moetwin

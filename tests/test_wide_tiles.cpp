@@ -1,0 +1,61 @@
+// Tiles of 256 weight rows: the simulator's bits are the naive path's in them too, and what the
+// plan says of them fits the shape and the card.
+#include <doctest/doctest.h>
+
+#include "common/kernel_plan.h"
+#include "cpu_sim/simulate.h"
+#include "fuzz/generator.h"
+#include "model/compare.h"
+#include "model/kernel_choice.h"
+#include "model/naive.h"
+
+using namespace moetwin;
+
+TEST_CASE("wide_tiles: generated cases give the naive path's bits in tiles of 256 weight rows") {
+  constexpr uint64_t kSeed = 256;
+  uint32_t widened = 0;
+  for (uint64_t i = 0; widened < 120; ++i) {
+    Case c = random_case(kSeed, i);
+    if (!widen_tiles(c)) continue;
+    ++widened;
+    CAPTURE(i);
+    const RunResult simulated = simulate(c, {});
+    CHECK(simulated.findings.empty());
+    REQUIRE(simulated.launches.size() == c.launches.size());
+    WeightCache cache;
+    for (size_t launch = 0; launch < c.launches.size(); ++launch)
+      REQUIRE(compare_results(simulated.launches[launch], run_naive(make_problem(c, launch, cache)))
+                  .equal());
+  }
+}
+
+TEST_CASE("wide_tiles: a hidden size that is no multiple of BLOCK_N is refused by name") {
+  KernelOptions options;
+  options.block_n = 256;
+  CHECK(!make_plan(Shape{2, 4, 2, 512, 128, 16}, options).error);
+  const PlanResult odd = make_plan(Shape{2, 4, 2, 384, 128, 16}, options);
+  REQUIRE(odd.error);
+  CHECK(std::string(odd.error.field) == "kernel.block_n");
+  options.block_n = 192;
+  CHECK(std::string(make_plan(Shape{2, 4, 2, 384, 128, 16}, options).error.field) ==
+        "kernel.block_n");
+}
+
+TEST_CASE("wide_tiles: a tile's box holds its rows and no more of the next size than it must") {
+  for (uint32_t rows = 1; rows <= 128; ++rows) {
+    const uint32_t box = box_of(rows);
+    CHECK(box_rows(box) >= rows);
+    if (box > 0) CHECK(box_rows(box - 1) < rows);
+  }
+}
+
+TEST_CASE("wide_tiles: the chosen kernel fits every shape it is chosen for") {
+  for (const uint32_t hidden : {128u, 384u, 4096u, 7168u, 16384u})
+    for (const uint32_t experts : {1u, 32u, 256u, 4096u})
+      for (const uint32_t tokens : {1u, 100u, 8192u}) {
+        const Shape shape{1, experts, 1, hidden, 2048, tokens};
+        const KernelOptions options = choose_kernel(shape, 132);
+        CHECK(!make_plan(shape, options).error);
+        CHECK(options.stages >= 2);
+      }
+}
