@@ -33,6 +33,7 @@ constexpr uint32_t kPullChunkBytes = 4096;  ///< most bytes of a row a dispatch 
 constexpr uint32_t kTaskQueueEntries = 2;   ///< tiles a CTA may claim ahead
 constexpr uint32_t kMaxCombineStages = 8;
 constexpr uint32_t kCombineColumns = 2048;  ///< most BF16 columns of a combine stage
+constexpr uint32_t kLeastCombineColumns = 256;
 constexpr uint32_t kCombineStageBytes = 2 * kCombineColumns;
 constexpr uint32_t kMaxSharedBytes = 232448;
 /// Data regions are addressed by 32-bit rows.
@@ -108,8 +109,9 @@ struct KernelPlan {
   uint32_t experts_per_wave;
   uint32_t max_blocks;  ///< pool blocks any routing can need
   uint32_t pull_chunk_bytes;
-  uint32_t combine_columns;
-  uint32_t combine_stages;  ///< rows a math warpgroup holds on their way into a sum
+  uint32_t combine_columns;  ///< of a chunk
+  uint32_t combine_chunks;   ///< of a token
+  uint32_t combine_stages;   ///< rows a math warpgroup holds on their way into a sum
   TileCounts tiles;
   bool taps;  ///< Linear1 rows are also stored by logical row, to be read back
   SharedLayout shared;
@@ -266,7 +268,15 @@ constexpr PlanResult make_plan(const Shape& shape, const KernelOptions& options,
       return {{}, {"kernel.ring_blocks", options.ring_blocks, "at most 1048576"}};
   }
   plan.pull_chunk_bytes = shape.hidden < kPullChunkBytes ? shape.hidden : kPullChunkBytes;
+  // With few tokens the columns are shared, so that more SMs have some.
   plan.combine_columns = shape.hidden < kCombineColumns ? shape.hidden : kCombineColumns;
+  const auto chunks = [&] {
+    return (shape.hidden + plan.combine_columns - 1) / plan.combine_columns;
+  };
+  while (plan.combine_columns > kLeastCombineColumns &&
+         uint64_t{shape.max_tokens_per_rank} * chunks() < uint64_t{plan.sms} * plan.math_warpgroups)
+    plan.combine_columns /= 2;
+  plan.combine_chunks = chunks();
   const uint32_t in_stages = plan.stages * (plan.stage_a_bytes() + plan.stage_b_bytes()) /
                              (plan.math_warpgroups * kCombineStageBytes);
   plan.combine_stages = in_stages < kMaxCombineStages ? in_stages : kMaxCombineStages;

@@ -114,8 +114,8 @@ struct PipelineState {
 /// copies    bulk_load(shared, global, bytes, bar), bulk_store(global, shared, bytes), 1-D;
 ///           tile_load(tensor, row, column, rows, shared, bar): a box of rows x 128 bytes, whose
 ///           layout in shared memory is the machine's own; tile_store(tensor, row, column, shared):
-///           64 rows of 64 bytes, staged; bulk_commit, bulk_wait(BulkDone): all groups of this
-///           agent
+///           64 rows of 64 bytes, staged; prefetch(tensor): it will be copied; bulk_commit,
+///           bulk_wait(BulkDone): all groups of this agent
 /// tensor    Accumulator: 64 x 128 f32; kMaxSlices, slices(plan): accumulators of a tile;
 ///           mma<steps>(product, acc, a, b, first_k): product = chained K=32 steps from +0 on the
 ///           agent's 64 rows of a staged tile, to be promoted into acc; mma_commit, mma_wait;

@@ -239,6 +239,7 @@ class SimMachine {
   void bulk_store(Global<T> to, Shared<T> from, uint32_t bytes, Step step) {
     bulk(Copy::Kind::Store, to.address, from.offset, bytes, Mbarrier{0}, step);
   }
+  static void prefetch(Tensor) {}
   void tile_load(Tensor tensor, uint32_t row, uint32_t column, uint32_t rows, Shared<uint8_t> to,
                  Mbarrier bar, Step step);
   void tile_store(Tensor tensor, uint32_t row, uint32_t column, Shared<uint8_t> from, Step step);

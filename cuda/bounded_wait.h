@@ -5,6 +5,7 @@
 #pragma once
 
 #include "cuda/kernel_params.h"
+#include "cuda/machine_words.h"
 #include "cuda/ptx.h"
 
 namespace moetwin {
@@ -17,27 +18,42 @@ constexpr uint32_t kTriesPerLook = 64;
 /// issued have landed before the CTA ends. They take microseconds.
 constexpr uint64_t kLandingNanoseconds = 2'000'000;
 
-/// Ends the calling warp (or the lanes of it that call): leaves `record` if its agent has left
-/// none yet, tells all other agents, lets the issued copies land, and exits.
-[[noreturn]] __device__ __forceinline__ void give_up(const WaitLimits& limits,
-                                                     const WaitRecord& record) {
+/// What kind of wait ended how, in one register.
+struct GivenUp {
+  Step step;
+  WaitKind kind;
+  Awaited::Kind condition;
+  bool first;  ///< nobody had given up before
+};
+
+/// Ends the calling warp (or the lanes of it that call): leaves a WaitRecord if its agent has left
+/// none yet, tells all other agents, lets the issued copies land, and exits. A function of its own:
+/// at every wait it would be most of the kernel's code, and cold code is read from memory.
+[[noreturn]] static __device__ __noinline__ void give_up(const KernelParams& params, GivenUp what,
+                                                         uint32_t object, uint32_t wanted,
+                                                         uint32_t got, uint64_t address) {
+  const WaitLimits& limits = params.limits;
   const uint32_t calling = __activemask();
   if (threadIdx.x % kWarpLanes == static_cast<uint32_t>(__ffs(static_cast<int>(calling))) - 1) {
+    const uint32_t warp = threadIdx.x / kWarpLanes;
+    const uint32_t place =
+        warp < kWarpgroupWarps ? warp : agent_place(Role::Math, warp / kWarpgroupWarps - 1);
+    const AgentOfCta agent = agent_at(place);
     WaitRecord* const mine = ptx::global_pointer(Global<WaitRecord>{limits.records}) +
-                             (blockIdx.x * kAgentsPerCta + agent_place(record.role, record.agent));
+                             (blockIdx.x * kAgentsPerCta + place);
     if (atomicExch(&mine->filled, 1u) == 0) {
-      mine->rank = record.rank;
-      mine->sm = record.sm;
-      mine->role = record.role;
-      mine->step = record.step;
-      mine->agent = record.agent;
-      mine->kind = record.kind;
-      mine->object = record.object;
-      mine->condition = record.condition;
-      mine->first = record.first;
-      mine->wanted = record.wanted;
-      mine->got = record.got;
-      mine->address = record.address;
+      mine->rank = place_word(params.args.plan, 0);
+      mine->sm = place_word(params.args.plan, 1);
+      mine->role = agent.role;
+      mine->step = what.step;
+      mine->agent = static_cast<uint16_t>(agent.number);
+      mine->kind = what.kind;
+      mine->object = object;
+      mine->condition = what.condition;
+      mine->first = what.first ? 1 : 0;
+      mine->wanted = wanted;
+      mine->got = got;
+      mine->address = address;
     }
     for (uint32_t card = 0; card < limits.num_cards; ++card)
       ptx::store_release_sys(ptx::global_pointer(Global<uint32_t>{limits.all_flags[card]}), 1);
@@ -48,11 +64,11 @@ constexpr uint64_t kLandingNanoseconds = 2'000'000;
   ptx::exit_thread();
 }
 
-/// Waits until ready() holds in every lane of the warp. describe(WaitRecord&) says what for, when
-/// the wait is given up. The whole warp calls, converged, and decides as one.
-template <class Ready, class Describe>
+/// Waits until ready() holds in every lane of the warp. leave(first) gives up; `first`: nobody else
+/// has. The whole warp calls, converged, and decides as one.
+template <class Ready, class Leave>
 __device__ __forceinline__ void bounded_wait(const WaitLimits& limits, Ready&& ready,
-                                             Describe&& describe) {
+                                             Leave&& leave) {
   if (__all_sync(ptx::kAllLanes, ready())) return;
   uint64_t since = 0;
   uint32_t tries = 0;
@@ -64,10 +80,7 @@ __device__ __forceinline__ void bounded_wait(const WaitLimits& limits, Ready&& r
     const bool told =
         ptx::load_relaxed_sys(ptx::global_pointer(Global<uint32_t>{limits.abort_flag})) != 0;
     if (!__any_sync(ptx::kAllLanes, late || told)) continue;
-    WaitRecord record{};
-    record.first = told ? 0 : 1;
-    describe(record);
-    give_up(limits, record);
+    leave(!told);
   }
 }
 

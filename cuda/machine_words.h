@@ -33,4 +33,10 @@ __device__ __forceinline__ void write_place(const KernelPlan& plan, uint32_t ran
   words[1] = sm;
 }
 
+/// What write_place() wrote: the rank (0) or the SM (1). Read anew each time: registers are short.
+__device__ __forceinline__ uint32_t place_word(const KernelPlan& plan, uint32_t word) {
+  return ptx::load_shared_again(
+      ptx::shared_pointer(Shared<uint32_t>{plan.shared.machine} + (kNumNamedBarriers * 2 + word)));
+}
+
 }  // namespace moetwin

@@ -85,13 +85,6 @@ __device__ __forceinline__ uint32_t load_shared_again(const uint32_t* word) {
   return value;
 }
 
-/// threadIdx.x, read where it is asked for.
-__device__ __forceinline__ uint32_t thread_again() {
-  uint32_t thread;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-  return thread;
-}
-
 // mbarriers.
 
 __device__ __forceinline__ void mbarrier_init(uint64_t* bar, uint32_t arrivals) {
@@ -139,6 +132,10 @@ __device__ __forceinline__ void bulk_load(void* shared, const void* global, uint
 
 __device__ __forceinline__ void bulk_store(void* global, const void* shared, uint32_t bytes) {
   cuda::ptx::cp_async_bulk(cuda::ptx::space_global, cuda::ptx::space_shared, global, shared, bytes);
+}
+
+__device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
 __device__ __forceinline__ void tile_load(void* shared, const void* tensor_map, uint32_t row,

@@ -10,10 +10,7 @@
 
 #include "common/epilogue_math.h"
 #include "common/roles/start.h"
-#include "cuda/bounded_wait.h"
-#include "cuda/event_log.h"
-#include "cuda/kernel_table.h"
-#include "cuda/machine_words.h"
+#include "cuda/sm90_agent.h"
 #include "cuda/sm90_rows.h"
 #include "cuda/wgmma.h"
 
@@ -25,11 +22,26 @@ constexpr uint32_t kPollNanoseconds = 40;
 
 /// `kSlices`: of the plan's BLOCK_N.
 template <Role kRole, uint32_t kSlices, Variant kVariant>
-class Sm90Machine {
+class Sm90Machine : public Sm90Agent<kRole, kVariant> {
+  using Agent = Sm90Agent<kRole, kVariant>;
+  using Agent::agent_;
+  using Agent::elected;
+  using Agent::kIsMath;
+  using Agent::lane;
+  using Agent::params_;
+  using Agent::pointer;
+  using Agent::trace;
+  using Agent::trace_add;
+  using Agent::trace_elected;
+  using Agent::warp_lane;
+
  public:
-  static constexpr bool kIsMath = kRole == Role::Math;
-  static constexpr bool kTraced = kVariant == Variant::Traced;
-  static constexpr uint32_t kLanes = kIsMath ? kWarpgroupThreads : kWarpLanes;
+  using Agent::Agent;
+  using Agent::barrier_sync;
+  using Agent::kLanes;
+  using Agent::num_tokens;
+  using Agent::rank;
+
   static constexpr uint32_t kRowPairs = AccumulatorTile::kChunks;
   static constexpr uint32_t kPairsPerChunk = 1;
   static constexpr uint32_t kMaxSlices = kSlices;
@@ -49,19 +61,6 @@ class Sm90Machine {
     __device__ __forceinline__ const T& operator[](uint32_t place) const { return value[place]; }
   };
 
-  /// write_place() has told where the CTA is.
-  __device__ __forceinline__ Sm90Machine(const KernelParams& params, uint32_t agent)
-      : params_(params), agent_(agent) {}
-
-  // Who.
-
-  // From shared memory every time: registers are short.
-  __device__ __forceinline__ uint32_t rank() const { return place_word(0); }
-  __device__ __forceinline__ uint32_t sm() const { return place_word(1); }
-  __device__ __forceinline__ uint32_t agent() const { return agent_; }
-  __device__ __forceinline__ uint32_t num_tokens() const {
-    return params_.ranks[rank()].num_tokens;
-  }
   static constexpr bool math() { return true; }
   static __device__ __forceinline__ constexpr uint32_t stepped_k_blocks(uint32_t k_blocks) {
     return k_blocks;
@@ -189,64 +188,21 @@ class Sm90Machine {
           got = ptx::load_acquire(pointer, scope);
           return awaited.holds(got);
         },
-        [&](WaitRecord& record) {
-          describe(record, step, WaitKind::Word, 0, awaited.value, got);
-          record.condition = awaited.kind;
-          record.address = word.address;
+        [&](bool first) {
+          give_up(params_, {step, WaitKind::Word, awaited.kind, first}, 0, awaited.value, got,
+                  word.address);
         });
     trace_elected(TraceKind::End, step, TraceObject::Word, word.address);
   }
 
   __device__ __forceinline__ void bound(uint32_t index, uint64_t limit, Step step, uint32_t what) {
     if (index < limit) return;
-    WaitRecord record{};
-    record.first = 1;
-    describe(record, step, WaitKind::TableBound, what, static_cast<uint32_t>(limit), index);
-    give_up(params_.limits, record);
+    give_up(params_, {step, WaitKind::TableBound, Awaited::Kind::Equal, true}, what,
+            static_cast<uint32_t>(limit), index, 0);
   }
 
   __device__ __forceinline__ void token_done(Step step) {
     trace_elected(TraceKind::TokenDone, step);
-  }
-
-  // Barriers.
-
-  /// A named barrier is an mbarrier with one arrival a warp. bar.sync cannot be left once entered:
-  /// a warp that another one never joins would hang past every limit. A try_wait can. The arrival
-  /// releases for the whole warp (__syncwarp orders its lanes before it), each lane's wait
-  /// acquires.
-  __device__ __forceinline__ void barrier_sync(NamedBarrier barrier, uint32_t threads, Step step) {
-    const uint32_t place = static_cast<uint32_t>(barrier);
-    barrier_arrive(barrier, threads, step);
-    const uint32_t parity = ~named_phases_ >> place & 1;
-    wait_for_phase(named_barrier(place), parity, step, WaitKind::NamedBarrier, place);
-  }
-
-  __device__ __forceinline__ void barrier_arrive(NamedBarrier barrier, uint32_t /*threads*/,
-                                                 Step step) {
-    const uint32_t place = static_cast<uint32_t>(barrier);
-    trace_elected(TraceKind::Arrive, step, TraceObject::NamedBarrier, place);
-    __syncwarp();
-    if (warp_lane() == 0) ptx::mbarrier_arrive(named_barrier(place));
-    named_phases_ ^= 1u << place;
-  }
-
-  __device__ __forceinline__ void mbarrier_init(Mbarrier bar, uint32_t arrivals, Step) {
-    if (elected()) ptx::mbarrier_init(pointer(bar), arrivals);
-  }
-  __device__ __forceinline__ void mbarrier_arrive(Mbarrier bar, Step step) {
-    __syncwarp();
-    if constexpr (kVariant == Variant::Planted)
-      if (step == params_.skipped_arrive) return;
-    trace_elected(TraceKind::Arrive, step, TraceObject::Mbarrier, bar.index);
-    if (warp_lane() == 0) ptx::mbarrier_arrive(pointer(bar));
-  }
-  __device__ __forceinline__ void mbarrier_expect(Mbarrier bar, uint32_t bytes, Step step) {
-    trace_elected(TraceKind::Arrive, step, TraceObject::Mbarrier, bar.index);
-    if (elected()) ptx::mbarrier_arrive_expect(pointer(bar), bytes);
-  }
-  __device__ __forceinline__ void mbarrier_wait(Mbarrier bar, uint32_t parity, Step step) {
-    wait_for_phase(pointer(bar), parity, step, WaitKind::MbarrierPhase, bar.index);
   }
 
   // Proxies.
@@ -282,6 +238,15 @@ class Sm90Machine {
     if (elected())
       ptx::tile_load(ptx::shared_pointer(target), map(load_map(tensor, rows)), row, column,
                      pointer(bar));
+  }
+  /// The copy engine fetches the tensor's maps: those of all boxes, and the one it is stored by.
+  __device__ __forceinline__ void prefetch(Tensor tensor) {
+    if (!elected()) return;
+    if (tensor == Tensor::W1 || tensor == Tensor::W2)
+      return ptx::prefetch_map(map(load_map(tensor, kSliceN)));
+    for (uint32_t box = 0; box < kNumBoxes; ++box)
+      ptx::prefetch_map(map(load_map(tensor, box_rows(box))));
+    if (tensor == Tensor::Linear1) ptx::prefetch_map(map(store_map(tensor)));
   }
   __device__ __forceinline__ void tile_store(Tensor tensor, uint32_t row, uint32_t column,
                                              Shared<uint8_t> source, Step step) {
@@ -418,9 +383,6 @@ class Sm90Machine {
 
  private:
   __device__ __forceinline__ uint64_t base() const { return params_.ranks[rank()].base; }
-  __device__ __forceinline__ uint32_t lane() const { return threadIdx.x % kLanes; }
-  __device__ __forceinline__ uint32_t warp_lane() const { return threadIdx.x % kWarpLanes; }
-  __device__ __forceinline__ bool elected() const { return lane() == 0; }
 
   __device__ __forceinline__ NamedBarrier own_barrier() const {
     return static_cast<NamedBarrier>(static_cast<uint32_t>(NamedBarrier::MathWarpgroup0) + agent_);
@@ -433,84 +395,12 @@ class Sm90Machine {
     return lane() / kWarpLanes * 16 + warp_lane() / kLanesPerRow + kRowStep * place;
   }
 
-  __device__ __forceinline__ uint64_t* pointer(Mbarrier bar) const {
-    return ptx::shared_pointer(Shared<uint64_t>{params_.args.plan.shared.mbarriers} + bar.index);
-  }
-  /// agent(), worked out anew: a report is no reason to keep a register.
-  static __device__ __forceinline__ uint32_t agent_now() {
-    const uint32_t warp = ptx::thread_again() / kWarpLanes;
-    if constexpr (kIsMath) return warp / kWarpgroupWarps - 1;
-    return kRole == Role::Dispatch ? warp : 0;
-  }
-  /// What write_place() wrote.
-  __device__ __forceinline__ uint32_t place_word(uint32_t word) const {
-    return ptx::load_shared_again(ptx::shared_pointer(
-        Shared<uint32_t>{params_.args.plan.shared.machine} + (kNumNamedBarriers * 2 + word)));
-  }
-  __device__ __forceinline__ uint64_t* named_barrier(uint32_t place) const {
-    return ptx::shared_pointer(Shared<uint64_t>{params_.args.plan.shared.machine} + place);
-  }
   __device__ __forceinline__ uint32_t shared_address(Shared<uint8_t> place) const {
     return static_cast<uint32_t>(__cvta_generic_to_shared(ptx::shared_pointer(place)));
   }
   __device__ __forceinline__ const CUtensorMap* map(TensorMap which) const {
     return &params_.maps[rank()][static_cast<uint32_t>(which)];
   }
-
-  __device__ __forceinline__ void wait_for_phase(uint64_t* bar, uint32_t parity, Step step,
-                                                 WaitKind kind, uint32_t object) {
-    const TraceObject what =
-        kind == WaitKind::NamedBarrier ? TraceObject::NamedBarrier : TraceObject::Mbarrier;
-    trace_elected(TraceKind::Begin, step, what, object);
-    bounded_wait(
-        params_.limits, [&] { return ptx::mbarrier_try_wait(bar, parity); },
-        [&](WaitRecord& record) { describe(record, step, kind, object, parity, 0); });
-    trace_elected(TraceKind::End, step, what, object);
-  }
-
-  __device__ __forceinline__ void describe(WaitRecord& record, Step step, WaitKind kind,
-                                           uint32_t object, uint32_t wanted, uint32_t got) const {
-    record.rank = rank();
-    record.sm = sm();
-    record.role = kRole;
-    record.step = step;
-    record.agent = static_cast<uint16_t>(agent_now());
-    record.kind = kind;
-    record.object = object;
-    record.wanted = wanted;
-    record.got = got;
-  }
-
-  /// Events of the whole agent, converged.
-  __device__ __forceinline__ void trace_elected(TraceKind kind, Step step,
-                                                TraceObject what = TraceObject::Nothing,
-                                                uint64_t object = 0, uint32_t value = 0) {
-    if constexpr (kTraced) {
-      if (elected()) trace(kind, step, what, object, value);
-      __syncwarp();
-    }
-  }
-  /// Release adds are arrivals, made by any lanes of the agent's first warp.
-  template <class T>
-  __device__ __forceinline__ void trace_add(Global<T> word, T value, Order order, Step step) {
-    if constexpr (kTraced)
-      if (order == Order::Release && lane() < kWarpLanes)
-        trace(TraceKind::Arrive, step, TraceObject::Word, word.address,
-              static_cast<uint32_t>(value));
-  }
-  __device__ __forceinline__ void trace(TraceKind kind, Step step,
-                                        TraceObject what = TraceObject::Nothing,
-                                        uint64_t object = 0, uint32_t value = 0) {
-    if constexpr (kTraced)
-      log_.add(params_.trace,
-               {0, object, value, static_cast<uint16_t>(rank()), static_cast<uint16_t>(sm()),
-                static_cast<uint8_t>(agent_place(kRole, agent_)), kind, step, what});
-  }
-
-  const KernelParams& params_;
-  uint32_t agent_;
-  EventLog log_;
-  uint32_t named_phases_ = 0;  ///< bit b: how often this thread passed named barrier b, odd or even
 };
 
 }  // namespace moetwin

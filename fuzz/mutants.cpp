@@ -179,7 +179,7 @@ std::vector<MutantTrial> mutant_trials() {
           "max_tokens_per_rank":16},"kernel":{"sms_per_rank":2}})";
   constexpr const char* kTwoChunks =
       R"({"shape":{"ranks":1,"experts":1,"topk":1,"hidden":8192,"intermediate":128,
-          "max_tokens_per_rank":3},"kernel":{"sms_per_rank":1}})";
+          "max_tokens_per_rank":5},"kernel":{"sms_per_rank":1}})";
   constexpr const char* kLapsTwoSms =
       R"({"shape":{"ranks":1,"experts":1,"topk":1,"hidden":256,"intermediate":128,
           "max_tokens_per_rank":600},"kernel":{"sms_per_rank":2,"stages":2}})";

@@ -8,11 +8,10 @@ namespace {
 
 // Cases, each the smallest that shows its plants.
 
-/// Three tokens of three slots, wide enough for four warps: the ninth row reuses the first one's
-/// stage.
+/// Six tokens of three slots, wide enough for four warps: later rows reuse the first ones' stages.
 constexpr const char* kThreeSlots =
     R"({"shape":{"ranks":1,"experts":4,"topk":3,"hidden":1024,"intermediate":128,
-        "max_tokens_per_rank":3},"kernel":{"sms_per_rank":1}})";
+        "max_tokens_per_rank":6},"kernel":{"sms_per_rank":1}})";
 /// One block of rows and two blocks of K.
 constexpr const char* kOneBlock =
     R"({"shape":{"ranks":1,"experts":1,"topk":1,"hidden":256,"intermediate":256,

@@ -1,6 +1,7 @@
 // The combine: the math warpgroups of all SMs share the rank's tokens; for each, the routed rows
-// are loaded into stages in turn and added in slot order (NUMERICS S11), whatever order they came
-// in. Its stages lie where the operands were: all tiles of the CTA are done.
+// are loaded into stages, as many ahead as there are, and added in slot order (NUMERICS S11),
+// whatever order they came in. Its stages lie where the operands were: all tiles of the CTA are
+// done.
 //
 //   who waits     who arrives            how many    what it means
 //   math          the load's bytes on    1           the row's chunk is in the stage
@@ -37,46 +38,107 @@ MOETWIN_ROLE void for_each_vector(uint32_t lane, uint32_t columns, F&& f) {
   }
 }
 
+/// Where a math warpgroup's stage lies.
 template <Machine M>
-struct CombineStages {
-  PipelineState state;     ///< of the next row to wait for
-  uint32_t next_load = 0;  ///< stage of the next load
+MOETWIN_ROLE Shared<uint8_t> combine_buffer(M& m, const KernelArgs& args, uint32_t stage) {
+  return {args.plan.shared.stage_a +
+          (m.agent() * args.plan.combine_stages + stage) * kCombineStageBytes};
+}
 
-  MOETWIN_ROLE Shared<uint8_t> buffer(M& m, const KernelArgs& args, uint32_t stage) const {
-    return {args.plan.shared.stage_a +
-            (m.agent() * args.plan.combine_stages + stage) * kCombineStageBytes};
+/// The routed slots of a token, one bit each.
+template <Machine M>
+MOETWIN_ROLE uint32_t routed_slots(M& m, const KernelArgs& args, uint32_t token) {
+  const uint32_t topk = args.shape.topk;
+  const auto topk_idx = m.template region<int32_t>(Region::TopkIdx);
+  return m.ballot([&](uint32_t lane) {
+    return lane < topk && m.load(topk_idx + flat_route(token, lane, topk),
+                                 Step::CombineReadRoutes) != kMaskedExpert;
+  });
+}
+
+/// Columns of the chunk that starts at `column`.
+MOETWIN_HD constexpr uint32_t chunk_columns(const KernelArgs& args, uint32_t column) {
+  const uint32_t left = args.shape.hidden - column;
+  return left < args.plan.combine_columns ? left : args.plan.combine_columns;
+}
+
+/// A token's chunk of columns: what one math warpgroup sums in one go.
+struct CombineUnit {
+  uint32_t token;
+  uint32_t column;
+};
+
+/// Units of a rank's tokens, and number `unit` of them.
+MOETWIN_HD constexpr uint32_t num_combine_units(const KernelArgs& args, uint32_t tokens) {
+  return tokens * args.plan.combine_chunks;
+}
+MOETWIN_HD constexpr CombineUnit combine_unit(const KernelArgs& args, uint32_t unit) {
+  const uint32_t token = unit / args.plan.combine_chunks;
+  const uint32_t chunk = unit % args.plan.combine_chunks;
+  return {token, chunk * args.plan.combine_columns};
+}
+MOETWIN_HD constexpr uint32_t combine_stride(const KernelPlan& plan) {
+  return plan.sms * plan.math_warpgroups;
+}
+
+/// Loads a math warpgroup's rows into its stages, in the order in which they are summed and as far
+/// ahead as there are stages, whatever unit they belong to.
+template <Machine M>
+struct RowLoader {
+  uint32_t unit;  ///< whose rows come next; past the last one nothing is left
+  uint32_t units;
+  uint32_t left = 0;   ///< the unit's routed slots that are not loaded
+  uint32_t stage = 0;  ///< that is loaded next
+
+  MOETWIN_ROLE void start(M& m, const KernelArgs& args, uint32_t first) {
+    unit = first;
+    units = num_combine_units(args, m.num_tokens());
+    find_rows(m, args);
+    MOETWIN_NO_UNROLL
+    for (uint32_t i = 0; i < args.plan.combine_stages; ++i) load_next(m, args);
   }
 
-  /// Starts loading `columns` of routed slot k of a token.
-  MOETWIN_ROLE void load(M& m, const KernelArgs& args, uint32_t k, uint32_t token, uint32_t column,
-                         uint32_t columns) {
+  /// Starts one load, if a row is left.
+  MOETWIN_ROLE void load_next(M& m, const KernelArgs& args) {
+    if (unit >= units) return;
+    const CombineUnit part = combine_unit(args, unit);
     const auto rows = m.template region<uint8_t>(Region::CombineRows);
-    const Mbarrier bar = args.plan.combine(m.agent(), next_load);
-    m.mbarrier_expect(bar, columns * 2, Step::CombineLoad);
-    m.bulk_load(buffer(m, args, next_load), rows + 2 * combine_index(args.shape, k, token, column),
-                columns * 2, bar, Step::CombineLoad);
-    next_load = next_load + 1 == args.plan.combine_stages ? 0 : next_load + 1;
+    const Mbarrier bar = args.plan.combine(m.agent(), stage);
+    const uint32_t bytes = chunk_columns(args, part.column) * 2;
+    m.mbarrier_expect(bar, bytes, Step::CombineLoad);
+    m.bulk_load(combine_buffer(m, args, stage),
+                rows + 2 * combine_index(args.shape, lowest_set_bit(left), part.token, part.column),
+                bytes, bar, Step::CombineLoad);
+    stage = stage + 1 == args.plan.combine_stages ? 0 : stage + 1;
+    left &= left - 1;
+    if (left == 0) {
+      unit += combine_stride(args.plan);
+      find_rows(m, args);
+    }
+  }
+
+ private:
+  /// Goes on to the next unit that has rows, beginning with this one.
+  MOETWIN_ROLE void find_rows(M& m, const KernelArgs& args) {
+    for (; unit < units; unit += combine_stride(args.plan)) {
+      left = routed_slots(m, args, combine_unit(args, unit).token);
+      if (left != 0) return;
+    }
   }
 };
 
-/// Sums one chunk of columns of one token; `routed` is the mask of its routed slots.
+/// Sums one chunk of columns of one token, which has `slots` routed rows.
 template <Machine M>
-MOETWIN_ROLE void combine_chunk(M& m, const KernelArgs& args, CombineStages<M>& stages,
-                                uint32_t token, uint32_t routed, uint32_t column,
-                                uint32_t columns) {
+MOETWIN_ROLE void combine_chunk(M& m, const KernelArgs& args, RowLoader<M>& loader,
+                                PipelineState& loaded, uint32_t token, uint32_t slots,
+                                uint32_t column) {
+  const uint32_t columns = chunk_columns(args, column);
   typename M::template Lanes<CombineSum> sum;
   if (m.math()) m.lanes([&](uint32_t lane) { sum[lane] = CombineSum{}; });
-  const uint32_t slots = popcount(routed);
-  uint32_t loads_left = routed;
-  for (uint32_t i = 0; i < args.plan.combine_stages && i < slots; ++i) {
-    stages.load(m, args, lowest_set_bit(loads_left), token, column, columns);
-    loads_left &= loads_left - 1;
-  }
   for (uint32_t i = 0; i < slots; ++i) {
-    const uint32_t stage = stages.state.index;
-    m.mbarrier_wait(args.plan.combine(m.agent(), stage), stages.state.parity,
+    m.mbarrier_wait(args.plan.combine(m.agent(), loaded.index), loaded.parity,
                     Step::CombineWaitsForRow);
-    const Shared<uint8_t> buffer = stages.buffer(m, args, stage);
+    const Shared<uint8_t> buffer = combine_buffer(m, args, loaded.index);
     if (m.math())
       m.lanes([&](uint32_t lane) {
         for_each_vector(lane, columns, [&](uint32_t v, uint32_t vector) {
@@ -92,11 +154,8 @@ MOETWIN_ROLE void combine_chunk(M& m, const KernelArgs& args, CombineStages<M>& 
       skipped_payload(m, buffer, {false, columns * 2, kCombineBytesPerWarp}, Step::CombineSum);
     m.fence_proxy_async(FenceSpace::Shared, Step::CombineFence);
     m.sync(Step::CombineTogether);
-    stages.state.advance(args.plan.combine_stages);
-    if (loads_left != 0) {
-      stages.load(m, args, lowest_set_bit(loads_left), token, column, columns);
-      loads_left &= loads_left - 1;
-    }
+    loaded.advance(args.plan.combine_stages);
+    loader.load_next(m, args);
   }
   const auto y = m.template region<Bf16x8>(Region::Y) +
                  (uint64_t{token} * args.shape.hidden + column) / kVectorColumns;
@@ -118,22 +177,16 @@ MOETWIN_ROLE void combine_chunk(M& m, const KernelArgs& args, CombineStages<M>& 
 
 template <Machine M>
 MOETWIN_ROLE void combine(M& m, const KernelArgs& args) {
-  const uint32_t topk = args.shape.topk;
-  const auto topk_idx = m.template region<int32_t>(Region::TopkIdx);
-  const uint32_t stride = args.plan.sms * args.plan.math_warpgroups;
-  CombineStages<M> stages;
-  for (uint32_t token = m.agent() * args.plan.sms + m.sm(); token < m.num_tokens();
-       token += stride) {
-    const uint32_t routed = m.ballot([&](uint32_t lane) {
-      return lane < topk && m.load(topk_idx + flat_route(token, lane, topk),
-                                   Step::CombineReadRoutes) != kMaskedExpert;
-    });
-    for (uint32_t column = 0; column < args.shape.hidden; column += args.plan.combine_columns) {
-      const uint32_t left = args.shape.hidden - column;
-      combine_chunk(m, args, stages, token, routed, column,
-                    left < args.plan.combine_columns ? left : args.plan.combine_columns);
-    }
-    m.token_done(Step::CombineWriteY);
+  const uint32_t first = m.agent() * args.plan.sms + m.sm();
+  const uint32_t units = num_combine_units(args, m.num_tokens());
+  RowLoader<M> loader;
+  PipelineState loaded;
+  loader.start(m, args, first);
+  for (uint32_t unit = first; unit < units; unit += combine_stride(args.plan)) {
+    const CombineUnit part = combine_unit(args, unit);
+    const uint32_t slots = popcount(routed_slots(m, args, part.token));
+    combine_chunk(m, args, loader, loaded, part.token, slots, part.column);
+    if (part.column == 0) m.token_done(Step::CombineWriteY);
   }
 }
 

@@ -3,11 +3,11 @@
 // rank's experts received, and, when all ranks are done, clean up. pull.h has the pull of one row.
 //
 //   barrier            dispatch warps wait for        what it means
-//   grid sync          all SMs of the rank            all slots of this rank are claimed and
-//   written rank barrier 1     all ranks                      tables and counts of all ranks have
-//   arrived MathDone           math warps of the CTA          all tiles of the CTA are done and
-//   scattered rank barrier 2     all ranks                      all rows have arrived: combine may
-//   start rank barrier 3     all ranks                      all words are clean: the launch may end
+//   grid sync          all SMs of the rank            its slots are all claimed and written
+//   rank barrier 1     all ranks, if several          tables and counts of all have arrived
+//   MathDone           math warps of the CTA          its tiles are all done and scattered
+//   rank barrier 2     all ranks                      all rows have arrived: combine may start
+//   rank barrier 3     all ranks, if several          all words are clean: the launch may end
 #pragma once
 
 #include "common/roles/cleanup.h"
@@ -112,7 +112,7 @@ MOETWIN_ROLE void dispatch_role(M& m, const KernelArgs& args) {
   write_indices(m, args);
   grid_sync(m, args);
   broadcast_counts(m, args);
-  rank_barrier(m, args, GatherSms::No);
+  if (args.shape.ranks > 1) rank_barrier(m, args, GatherSms::No);
 
   if (m.agent() == 0) build_pool_table(m, args);
   m.barrier_sync(NamedBarrier::Everyone, args.plan.threads(), Step::PoolTableReady);
@@ -123,7 +123,7 @@ MOETWIN_ROLE void dispatch_role(M& m, const KernelArgs& args) {
   rank_barrier(m, args, GatherSms::Yes);
   m.barrier_arrive(NamedBarrier::CombineReady, math_and_dispatch, Step::CombineRelease);
   cleanup(m, args);
-  rank_barrier(m, args, GatherSms::Yes);
+  if (args.shape.ranks > 1) rank_barrier(m, args, GatherSms::Yes);
 }
 
 }  // namespace moetwin

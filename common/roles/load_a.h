@@ -94,6 +94,8 @@ MOETWIN_ROLE void load_a_tiles(M& m, const KernelArgs& args, const TaskEntry& ta
 
 template <Machine M>
 MOETWIN_ROLE void load_a_role(M& m, const KernelArgs& args) {
+  m.prefetch(Tensor::PoolX);
+  m.prefetch(Tensor::Linear1);
   m.barrier_sync(NamedBarrier::Everyone, args.plan.threads(), Step::PoolTableReady);
   TileSource<M> source(m);
   PipelineState queue;

@@ -7,6 +7,8 @@ namespace moetwin {
 
 template <Machine M>
 MOETWIN_ROLE void load_b_role(M& m, const KernelArgs& args) {
+  m.prefetch(Tensor::W1);
+  m.prefetch(Tensor::W2);
   m.barrier_sync(NamedBarrier::Everyone, args.plan.threads(), Step::PoolTableReady);
   const KernelPlan& plan = args.plan;
   PipelineState queue;

@@ -43,7 +43,9 @@ struct Totals {
 };
 
 /// Runs the k loop of a tile into `total`. A block of K is promoted in `kParts` pieces, because
-/// each has a scale factor of its own: Linear1 1 of 4 tensor-core steps, Linear2 2 of 2.
+/// each has a scale factor of its own: Linear1 1 of 4 tensor-core steps, Linear2 2 of 2. What the
+/// next block needs is waited for while the tensor core works on the last product of this one; with
+/// a single stage that would wait for itself.
 template <uint32_t kParts, Machine M>
 MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& task, MathRows mine,
                                 PipelineState& stage, Totals<M>& total) {
@@ -57,12 +59,19 @@ MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& t
   for (uint32_t slice = 0; slice < slices; ++slice) m.clear(total.slice[slice], mine.valid);
   const uint32_t k_blocks =
       m.stepped_k_blocks(linear1 ? args.shape.hidden_blocks() : args.shape.intermediate_blocks());
+  float next_scale[2] = {m.load(weight_scales, Step::MathReadScales),
+                         m.load(weight_scales + at.second, Step::MathReadScales)};
+  m.mbarrier_wait(plan.full(stage.index), stage.parity, Step::MathWaitsForStage);
   for (uint32_t k = 0; k < k_blocks; ++k) {
-    // They come from L2: asked for before the wait, used behind the first products.
-    const float scale[2] = {m.load(weight_scales, Step::MathReadScales),
-                            m.load(weight_scales + at.second, Step::MathReadScales)};
-    weight_scales = weight_scales + 1;
-    m.mbarrier_wait(plan.full(stage.index), stage.parity, Step::MathWaitsForStage);
+    const bool last = k + 1 == k_blocks;
+    const float scale[2] = {next_scale[0], next_scale[1]};
+    if (!last) {  // they come from L2
+      weight_scales = weight_scales + 1;
+      next_scale[0] = m.load(weight_scales, Step::MathReadScales);
+      next_scale[1] = m.load(weight_scales + at.second, Step::MathReadScales);
+    }
+    PipelineState next_stage = stage;
+    next_stage.advance(plan.stages);
     const Shared<uint8_t> a{plan.shared.stage_a + stage.index * plan.stage_a_bytes() +
                             mine.first * kBlockK};
     const Shared<uint8_t> b{plan.shared.stage_b + stage.index * plan.stage_b_bytes()};
@@ -74,6 +83,7 @@ MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& t
                                           Step::MathReadScales);
       MOETWIN_UNROLL
       for (uint32_t slice = 0; slice < slices; ++slice) {
+        const bool last_product = part + 1 == kParts && slice + 1 == slices;
         typename M::Accumulator product;
         m.template mma<kSteps>(product, total.slice[slice], a, b + slice * kSliceN * kBlockK,
                                part * kSteps, Step::MathMma);
@@ -81,15 +91,18 @@ MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& t
         // The last scales have been read; the products take longer than the fence.
         if (part + 1 == kParts && slice == 0)
           m.fence_proxy_async(FenceSpace::Shared, Step::MathFence);
+        if (last_product && !last && plan.stages > 1)
+          m.mbarrier_wait(plan.full(next_stage.index), next_stage.parity, Step::MathWaitsForStage);
         m.mma_wait(product, Step::MathMmaWait);
-        if (part + 1 == kParts && slice + 1 == slices)
-          m.mbarrier_arrive(plan.empty(stage.index), Step::MathReleaseStage);
+        if (last_product) m.mbarrier_arrive(plan.empty(stage.index), Step::MathReleaseStage);
         const float even = linear1 ? scale[0] : scale[slice];
         const float odd = linear1 ? scale[1] : scale[slice];
         m.promote(total.slice[slice], product, row_scales, even, odd);
       }
     }
-    stage.advance(plan.stages);
+    stage = next_stage;
+    if (!last && plan.stages == 1)
+      m.mbarrier_wait(plan.full(stage.index), stage.parity, Step::MathWaitsForStage);
   }
 }
 

@@ -24,9 +24,20 @@ MOETWIN_ROLE uint32_t expert_rows(M& m, const KernelArgs& args, uint32_t expert)
          read_pool_table(m, args, expert).first_row;
 }
 
+/// Rows that a local expert gets from `rank`. One rank alone counted them itself: it need not wait
+/// until SM 0 has sent them to it.
+template <Machine M>
+MOETWIN_ROLE uint32_t received_rows(M& m, const KernelArgs& args, uint32_t expert, uint32_t rank,
+                                    Step step) {
+  if (args.shape.ranks == 1)
+    return send_count_rows(m.load(m.template region<uint64_t>(Region::SendCount) + expert, step));
+  return m.load(
+      m.template region<uint32_t>(Region::RecvCount) + recv_count_index(args.shape, expert, rank),
+      step);
+}
+
 template <Machine M>
 MOETWIN_ROLE void build_pool_table(M& m, const KernelArgs& args) {
-  const auto counts = m.template region<uint32_t>(Region::RecvCount);
   const uint32_t experts = args.shape.num_local_experts();
   PoolTableEntry before{0, 0};
   for (uint32_t first = 0; first < experts; first += kWarpLanes) {
@@ -36,8 +47,7 @@ MOETWIN_ROLE void build_pool_table(M& m, const KernelArgs& args) {
       uint32_t sum = 0;
       if (first + lane < experts)
         for (uint32_t rank = 0; rank < args.shape.ranks; ++rank)
-          sum += m.load(counts + recv_count_index(args.shape, first + lane, rank),
-                        Step::PoolTableBuild);
+          sum += received_rows(m, args, first + lane, rank, Step::PoolTableBuild);
       rows[lane] = sum;
       blocks[lane] = blocks_of(sum, args.plan.block_m);
     });

@@ -18,6 +18,7 @@ namespace moetwin {
 /// lane holding the counts of every 32nd rank.
 template <Machine M>
 MOETWIN_ROLE SlotSource find_source(M& m, const KernelArgs& args, uint32_t expert, uint32_t row) {
+  if (args.shape.ranks == 1) return {0, row};
   constexpr uint32_t kGroups = kMaxRanks / kWarpLanes;
   const auto counts =
       m.template region<uint32_t>(Region::RecvCount) + recv_count_index(args.shape, expert, 0);
@@ -68,9 +69,11 @@ struct PoolPlace {
 };
 
 /// Moves a row's codes from its rank to the ring, a chunk at a time through this warp's buffer.
-template <Machine M>
+/// meanwhile() is called once, while the first chunk is on its way.
+template <Machine M, class Meanwhile>
 MOETWIN_ROLE void pull_codes(M& m, const KernelArgs& args, PipelineState& landed,
-                             uint32_t source_rank, uint32_t token, PoolPlace place) {
+                             uint32_t source_rank, uint32_t token, PoolPlace place,
+                             Meanwhile&& meanwhile) {
   const uint32_t hidden = args.shape.hidden;
   const uint32_t chunk_bytes = args.plan.pull_chunk_bytes;
   const Mbarrier bar = args.plan.pull(m.agent());
@@ -83,6 +86,7 @@ MOETWIN_ROLE void pull_codes(M& m, const KernelArgs& args, PipelineState& landed
     const uint32_t bytes = hidden - column < chunk_bytes ? hidden - column : chunk_bytes;
     m.mbarrier_expect(bar, bytes, Step::PullLoad);
     m.bulk_load(buffer, source + column, bytes, bar, Step::PullLoad);
+    if (column == 0) meanwhile();
     m.mbarrier_wait(bar, landed.parity, Step::PullWaitsForChunk);
     landed.advance(1);
     m.bulk_store(target + column, buffer, bytes, Step::PullStore);
@@ -120,15 +124,16 @@ MOETWIN_ROLE void pull_row(M& m, const KernelArgs& args, PipelineState& landed, 
     m.wait_until(m.template region<uint32_t>(Region::XEmpty) + place.ring.index,
                  at_least(x_empty_target(place.ring.lap, args.plan.tiles)), Scope::Gpu,
                  Step::PullWaitsForRingSlot);
-  pull_codes(m, args, landed, source.rank, token, place);
-  pull_scales(m, args, source.rank, token, place);
-  m.elect([&] {
-    const auto weights = m.remote(m.template region<float>(Region::TopkWeights), source.rank);
-    const TokenSrcMetadata metadata{source.rank, token, route_k(flat, args.shape.topk),
-                                    m.load(weights + flat, Step::PullMetadata)};
-    m.store(m.template region<TokenSrcMetadata>(Region::Metadata) +
-                (uint64_t{place.block} * args.plan.block_m + place.row),
-            metadata, Step::PullMetadata);
+  pull_codes(m, args, landed, source.rank, token, place, [&] {
+    pull_scales(m, args, source.rank, token, place);
+    m.elect([&] {
+      const auto weights = m.remote(m.template region<float>(Region::TopkWeights), source.rank);
+      const TokenSrcMetadata metadata{source.rank, token, route_k(flat, args.shape.topk),
+                                      m.load(weights + flat, Step::PullMetadata)};
+      m.store(m.template region<TokenSrcMetadata>(Region::Metadata) +
+                  (uint64_t{place.block} * args.plan.block_m + place.row),
+              metadata, Step::PullMetadata);
+    });
   });
   m.fence_proxy_async(FenceSpace::Global, Step::PullFence);
   m.bulk_wait(BulkDone::Written, Step::PullStored);

@@ -230,6 +230,7 @@ Case full_size_case(const std::string& text, const FullSizeOptions& options) {
   c.kernel.block_n = options.block_n;
   c.kernel.sms_per_rank = options.sms / c.shape.ranks;
   c.kernel.ring_blocks = options.ring_blocks;
+  c.kernel.experts_per_wave = options.experts_per_wave;
   c.kernel.scheduler = options.wave ? SchedulerPolicy::Wave : SchedulerPolicy::Ring;
   c.kernel.stages = options.stages != 0 ? options.stages : kMaxStages;
   if (options.stages == 0)

@@ -13,9 +13,10 @@ namespace moetwin {
 struct FullSizeOptions {
   uint32_t block_m = 128;
   uint32_t block_n = 128;
-  uint32_t sms = 132;        ///< of all ranks together
-  uint32_t stages = 0;       ///< 0: as many as fit
-  uint32_t ring_blocks = 0;  ///< 0: the smallest safe ring
+  uint32_t sms = 132;             ///< of all ranks together
+  uint32_t stages = 0;            ///< 0: as many as fit
+  uint32_t ring_blocks = 0;       ///< 0: the smallest safe ring
+  uint32_t experts_per_wave = 0;  ///< 0: all of them
   bool wave = false;
 };
 

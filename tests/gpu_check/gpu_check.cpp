@@ -277,13 +277,16 @@ uint64_t run_hangs() {
   return wrong;
 }
 
-/// BLOCK_M:BLOCK_N:STAGES:SCHEDULER[:RING] into the options of full-size layers.
+/// BLOCK_M:BLOCK_N:STAGES:SCHEDULER[:SIZE] into the options of full-size layers; SIZE is the ring's
+/// blocks or the experts of a wave.
 FullSizeOptions with_variant(FullSizeOptions options, const std::string& variant) {
   char scheduler[8] = {};
+  uint32_t size = 0;
   if (std::sscanf(variant.c_str(), "%u:%u:%u:%7[a-z]:%u", &options.block_m, &options.block_n,
-                  &options.stages, scheduler, &options.ring_blocks) < 4)
-    throw InputError("variant '" + variant + "' is not BLOCK_M:BLOCK_N:STAGES:SCHEDULER[:RING]");
+                  &options.stages, scheduler, &size) < 4)
+    throw InputError("variant '" + variant + "' is not BLOCK_M:BLOCK_N:STAGES:SCHEDULER[:SIZE]");
   options.wave = std::string(scheduler) == "wave";
+  (options.wave ? options.experts_per_wave : options.ring_blocks) = size;
   return options;
 }
 
@@ -348,7 +351,7 @@ int main(int argc, char** argv) {
   app.add_option("--time", options.times, "full-size layers to time: flash:T or v3:T");
   app.add_option("--breakdown", options.breakdowns, "full-size layers to trace: flash:T or v3:T");
   app.add_option("--variant", options.variants,
-                 "of timed layers: BLOCK_M:BLOCK_N:STAGES:SCHEDULER[:RING]");
+                 "of timed layers: BLOCK_M:BLOCK_N:STAGES:SCHEDULER[:SIZE]");
   app.add_option("--repeats", options.repeats, "launches timed of each");
   app.add_flag("--wide", options.wide, "generated cases with BLOCK_N 256, where hidden allows it");
   app.add_option("--block-m", options.full.block_m, "of full-size layers");
