@@ -52,12 +52,12 @@ std::vector<Stop> way_into_the_pool(const SlotJourney& j, const Shape& shape) {
     stops.push_back({"ring slot free", j.ring_free,
                      fmt::format("Linear1 has read the block of lap {}", j.place.ring.lap - 1)});
   stops.push_back(
-      {"pulled", j.stored,
-       fmt::format("codes from rank {} into ring slot {}", j.rank, j.place.ring.index)});
-  stops.push_back(
       {"metadata written", j.recorded,
        fmt::format("at row {}{}", j.recorded_row,
                    j.recorded_row == j.place.row || !j.recorded.seen ? "" : ": not its own row")});
+  stops.push_back(
+      {"pulled", j.stored,
+       fmt::format("codes from rank {} into ring slot {}", j.rank, j.place.ring.index)});
   stops.push_back(
       {"row published", j.published,
        fmt::format("XFull[{}] of rank {} is now {}", j.place.ring.index, pool_rank, j.x_full)});

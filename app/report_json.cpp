@@ -20,7 +20,7 @@ Json kernel_json(const Shape& shape, const KernelPlan& plan) {
           {"stages", plan.stages},
           {"scheduler", ring ? "ring" : "wave"},
           {"ring_blocks", plan.ring_blocks},
-          {"smallest_safe_ring", smallest_safe_ring(shape, plan.block_m, plan.sms)},
+          {"smallest_safe_ring", smallest_safe_ring(shape, {plan.block_m, plan.block_n}, plan.sms)},
           {"n1", plan.tiles.n1},
           {"n2", plan.tiles.n2}};
 }

@@ -4,8 +4,8 @@
 //
 //   ring   L1(0) .. L1(W-1), then L2(0), L1(W), L2(1), L1(W+1), ... and the remaining L2 blocks;
 //          tasks are claimed one by one from a counter of the rank
-//   wave   for each batch of experts: all its L1 tiles, then all its L2 tiles; of one expert those
-//          of the same weight rows together; SM s takes tasks s, s + S, s + 2S, ...
+//   wave   for each batch of experts: all its L1 tiles, then all its L2 tiles; SM s takes tasks
+//          s, s + S, s + 2S, ...
 #pragma once
 
 #include <cstdint>
@@ -71,21 +71,6 @@ MOETWIN_HD constexpr Tile ring_tile(uint32_t task, uint32_t blocks, TileCounts t
   return tile;
 }
 
-/// Blocks of an expert whose tiles follow each other, weight rows by weight rows, under the wave
-/// policy: their rows stay in the L2 cache beside the weights that are on their way.
-constexpr uint32_t kGroupBlocks = 16;
-
-/// Tile number `place` of an expert that has `blocks` pool blocks from `first_block` on and `n`
-/// tiles a block: groups of blocks ascend, in a group n ascends, and for each n its blocks.
-MOETWIN_HD constexpr Tile grouped_tile(TileKind kind, uint32_t first_block, uint32_t blocks,
-                                       uint32_t n, uint32_t place) {
-  const uint32_t before = place / (kGroupBlocks * n) * kGroupBlocks;
-  const uint32_t left = blocks - before;
-  const uint32_t height = left < kGroupBlocks ? left : kGroupBlocks;
-  const uint32_t in_group = place - before * n;
-  return {kind, first_block + before + in_group % height, in_group / height};
-}
-
 /// Where a walk through the waves stands; one a walker, starting at zero.
 struct WaveCursor {
   uint32_t first_expert = 0;  ///< of the current wave
@@ -107,13 +92,9 @@ MOETWIN_HD Tile wave_tile(WaveCursor& cursor, uint32_t task, uint32_t num_local_
     const uint32_t place = task - cursor.first_task;
     if (place < tasks) {
       const uint32_t l1_tasks = blocks * tiles.n1;
-      const bool linear1 = place < l1_tasks;
-      const uint32_t n = linear1 ? tiles.n1 : tiles.n2;
-      const uint32_t in_kind = linear1 ? place : place - l1_tasks;
-      const uint32_t expert = expert_of_block(num_local_experts, begin + in_kind / n, first_block);
-      const uint32_t first = first_block(expert);
-      tile = grouped_tile(linear1 ? TileKind::Linear1 : TileKind::Linear2, first,
-                          first_block(expert + 1) - first, n, in_kind - (first - begin) * n);
+      tile = place < l1_tasks ? Tile{TileKind::Linear1, begin + place / tiles.n1, place % tiles.n1}
+                              : Tile{TileKind::Linear2, begin + (place - l1_tasks) / tiles.n2,
+                                     (place - l1_tasks) % tiles.n2};
       break;
     }
     cursor.first_task += tasks;

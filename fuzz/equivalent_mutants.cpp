@@ -32,7 +32,6 @@ constexpr EquivalentMutant kEquivalent[] = {
     {"swap MathFence", "the next call waits for the tensor core; the stage is freed behind both"},
     {"swap MathReleaseStage", "the stage is freed one call later, and nothing is read in between"},
     {"swap DispatchWaitsForMath", kMeetingNext},
-    {"swap CombineRelease", "the combine starts one call later"},
     {"swap CombineWait",
      "the next call announces bytes of the warpgroup's own stage; the load of rows comes behind"},
     {"swap CombineTogether",

@@ -4,13 +4,19 @@
 #include "common/kernel_plan.h"
 
 namespace moetwin {
+namespace {
+
+/// Rows an expert below which tiles of 64 rows are the faster ones.
+constexpr uint32_t kFewRows = 28;
+
+}  // namespace
 
 KernelOptions choose_kernel(const Shape& shape, uint32_t sms) {
   KernelOptions options;
   options.sms_per_rank = sms;
-  // The second warpgroup skips tiles that end before its rows, and operand A is loaded by its valid
-  // rows alone: few rows an expert are no reason for a lower tile.
-  options.block_m = 128;
+  // Where few rows an expert are expected, low tiles leave room for one more stage of weights.
+  const uint64_t routes = uint64_t{shape.ranks} * shape.max_tokens_per_rank * shape.topk;
+  options.block_m = routes < uint64_t{kFewRows} * shape.experts ? 64 : 128;
   // Wide tiles read operand A half as often, and half as many tiles have an end.
   options.block_n = shape.hidden % (2 * kSliceN) == 0 ? 2 * kSliceN : kSliceN;
   options.stages = kMaxStages;

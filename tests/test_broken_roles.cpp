@@ -109,7 +109,8 @@ TEST_CASE("broken_roles: the wrong parity is a barrier that is whole phases away
 }
 
 TEST_CASE("broken_roles: a barrier initialised for one arrival too few gets one too many") {
-  const RunResult result = run(kSmall, {MutantKind::Count, Step::InitBarriers, -1, 1, 1});
+  const RunResult result =
+      run(kSmall, {MutantKind::Count, Step::InitBarriers, -1, 1, 1, Role::LoadA});
   CHECK(found(result, FindingClass::Barrier, Step::MathReleaseStage, "more arrivals"));
 }
 

@@ -60,7 +60,7 @@ Followed follow(const Case& c, const std::string& schedule, const JourneyFilter&
 std::vector<Sighting> steps_of(const SlotJourney& j) {
   std::vector<Sighting> steps = {j.counted, j.claimed, j.written, j.found};
   if (j.place.ring.lap != 0) steps.push_back(j.ring_free);
-  steps.insert(steps.end(), {j.stored, j.recorded, j.published});
+  steps.insert(steps.end(), {j.recorded, j.stored, j.published});
   Sighting first;
   Sighting last;
   for (const TileJourney& tile : j.linear1)

@@ -45,15 +45,25 @@ MOETWIN_ROLE Shared<uint8_t> combine_buffer(M& m, const KernelArgs& args, uint32
           (m.agent() * args.plan.combine_stages + stage) * kCombineStageBytes};
 }
 
-/// The routed slots of a token, one bit each.
+/// A token's experts, one a lane of each warp; and which of its slots are routed, one bit each.
 template <Machine M>
-MOETWIN_ROLE uint32_t routed_slots(M& m, const KernelArgs& args, uint32_t token) {
+using TokenRoutes = typename M::template Lanes<int32_t>;
+
+template <Machine M>
+MOETWIN_ROLE TokenRoutes<M> load_routes(M& m, const KernelArgs& args, uint32_t token) {
   const uint32_t topk = args.shape.topk;
   const auto topk_idx = m.template region<int32_t>(Region::TopkIdx);
-  return m.ballot([&](uint32_t lane) {
-    return lane < topk && m.load(topk_idx + flat_route(token, lane, topk),
-                                 Step::CombineReadRoutes) != kMaskedExpert;
+  TokenRoutes<M> routes;
+  m.lanes([&](uint32_t lane) {
+    const uint32_t k = lane % kWarpLanes;
+    routes[lane] = k < topk ? m.load(topk_idx + flat_route(token, k, topk), Step::CombineReadRoutes)
+                            : kMaskedExpert;
   });
+  return routes;
+}
+template <Machine M>
+MOETWIN_ROLE uint32_t routed_slots(M& m, const TokenRoutes<M>& routes) {
+  return m.ballot([&](uint32_t lane) { return routes[lane] != kMaskedExpert; });
 }
 
 /// Columns of the chunk that starts at `column`.
@@ -81,27 +91,35 @@ MOETWIN_HD constexpr uint32_t combine_stride(const KernelPlan& plan) {
   return plan.sms * plan.math_warpgroups;
 }
 
+/// A math warpgroup's first unit; the next ones come combine_stride() further on.
+template <Machine M>
+MOETWIN_ROLE uint32_t first_unit(M& m, const KernelPlan& plan) {
+  return m.agent() * plan.sms + m.sm();
+}
+
 /// Loads a math warpgroup's rows into its stages, in the order in which they are summed and as far
-/// ahead as there are stages, whatever unit they belong to.
+/// ahead as there are stages, whatever unit they belong to. The routes of the unit after the
+/// current one are on their way.
 template <Machine M>
 struct RowLoader {
   uint32_t unit;  ///< whose rows come next; past the last one nothing is left
   uint32_t units;
-  uint32_t left = 0;   ///< the unit's routed slots that are not loaded
+  CombineUnit part;    ///< that unit
+  uint32_t left = 0;   ///< its routed slots that are not loaded
   uint32_t stage = 0;  ///< that is loaded next
+  TokenRoutes<M> next_routes;
 
-  MOETWIN_ROLE void start(M& m, const KernelArgs& args, uint32_t first) {
-    unit = first;
+  /// Finds the first row; nothing is loaded yet.
+  MOETWIN_ROLE void prepare(M& m, const KernelArgs& args) {
+    unit = first_unit(m, args.plan);
     units = num_combine_units(args, m.num_tokens());
+    if (unit < units) next_routes = load_routes(m, args, combine_unit(args, unit).token);
     find_rows(m, args);
-    MOETWIN_NO_UNROLL
-    for (uint32_t i = 0; i < args.plan.combine_stages; ++i) load_next(m, args);
   }
 
   /// Starts one load, if a row is left.
   MOETWIN_ROLE void load_next(M& m, const KernelArgs& args) {
     if (unit >= units) return;
-    const CombineUnit part = combine_unit(args, unit);
     const auto rows = m.template region<uint8_t>(Region::CombineRows);
     const Mbarrier bar = args.plan.combine(m.agent(), stage);
     const uint32_t bytes = chunk_columns(args, part.column) * 2;
@@ -118,14 +136,26 @@ struct RowLoader {
   }
 
  private:
-  /// Goes on to the next unit that has rows, beginning with this one.
+  /// Goes on to the next unit that has rows, beginning with this one, whose routes are loaded.
   MOETWIN_ROLE void find_rows(M& m, const KernelArgs& args) {
     for (; unit < units; unit += combine_stride(args.plan)) {
-      left = routed_slots(m, args, combine_unit(args, unit).token);
+      part = combine_unit(args, unit);
+      left = routed_slots(m, next_routes);
+      const uint32_t after = unit + combine_stride(args.plan);
+      if (after < units) next_routes = load_routes(m, args, combine_unit(args, after).token);
       if (left != 0) return;
     }
   }
 };
+
+/// Gives `rows` stages back, whose rows all lanes have read, and refills them.
+template <Machine M>
+MOETWIN_ROLE void refill_stages(M& m, const KernelArgs& args, RowLoader<M>& loader, uint32_t rows) {
+  m.fence_proxy_async(FenceSpace::Shared, Step::CombineFence);
+  m.sync(Step::CombineTogether);
+  MOETWIN_NO_UNROLL
+  for (uint32_t i = 0; i < rows; ++i) loader.load_next(m, args);
+}
 
 /// Sums one chunk of columns of one token, which has `slots` routed rows.
 template <Machine M>
@@ -133,8 +163,11 @@ MOETWIN_ROLE void combine_chunk(M& m, const KernelArgs& args, RowLoader<M>& load
                                 PipelineState& loaded, uint32_t token, uint32_t slots,
                                 uint32_t column) {
   const uint32_t columns = chunk_columns(args, column);
+  const uint32_t batch = (args.plan.combine_stages + 1) / 2;
   typename M::template Lanes<CombineSum> sum;
   if (m.math()) m.lanes([&](uint32_t lane) { sum[lane] = CombineSum{}; });
+  uint32_t read = 0;  // stages whose rows have been added but not given back
+  MOETWIN_NO_UNROLL
   for (uint32_t i = 0; i < slots; ++i) {
     m.mbarrier_wait(args.plan.combine(m.agent(), loaded.index), loaded.parity,
                     Step::CombineWaitsForRow);
@@ -152,10 +185,11 @@ MOETWIN_ROLE void combine_chunk(M& m, const KernelArgs& args, RowLoader<M>& load
       });
     else
       skipped_payload(m, buffer, {false, columns * 2, kCombineBytesPerWarp}, Step::CombineSum);
-    m.fence_proxy_async(FenceSpace::Shared, Step::CombineFence);
-    m.sync(Step::CombineTogether);
     loaded.advance(args.plan.combine_stages);
-    loader.load_next(m, args);
+    if (++read == batch || i + 1 == slots) {
+      refill_stages(m, args, loader, read);
+      read = 0;
+    }
   }
   const auto y = m.template region<Bf16x8>(Region::Y) +
                  (uint64_t{token} * args.shape.hidden + column) / kVectorColumns;
@@ -175,16 +209,16 @@ MOETWIN_ROLE void combine_chunk(M& m, const KernelArgs& args, RowLoader<M>& load
     skipped_payload(m, y, {true, columns * 2, kCombineBytesPerWarp}, Step::CombineWriteY);
 }
 
+/// `loader` is prepared; all ranks' rows have arrived.
 template <Machine M>
-MOETWIN_ROLE void combine(M& m, const KernelArgs& args) {
-  const uint32_t first = m.agent() * args.plan.sms + m.sm();
-  const uint32_t units = num_combine_units(args, m.num_tokens());
-  RowLoader<M> loader;
+MOETWIN_ROLE void combine(M& m, const KernelArgs& args, RowLoader<M>& loader) {
   PipelineState loaded;
-  loader.start(m, args, first);
-  for (uint32_t unit = first; unit < units; unit += combine_stride(args.plan)) {
+  MOETWIN_NO_UNROLL
+  for (uint32_t i = 0; i < args.plan.combine_stages; ++i) loader.load_next(m, args);
+  const uint32_t units = loader.units;
+  for (uint32_t unit = first_unit(m, args.plan); unit < units; unit += combine_stride(args.plan)) {
     const CombineUnit part = combine_unit(args, unit);
-    const uint32_t slots = popcount(routed_slots(m, args, part.token));
+    const uint32_t slots = popcount(routed_slots(m, load_routes(m, args, part.token)));
     combine_chunk(m, args, loader, loaded, part.token, slots, part.column);
     if (part.column == 0) m.token_done(Step::CombineWriteY);
   }

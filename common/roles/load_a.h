@@ -14,7 +14,7 @@
 
 namespace moetwin {
 
-/// Claims tiles one after the other, under either policy.
+/// Claims tasks one after the other, under either policy, and says which tile one is.
 template <Machine M>
 struct TileSource {
   uint32_t next_static;  ///< wave: this CTA's next task
@@ -22,17 +22,23 @@ struct TileSource {
 
   MOETWIN_ROLE explicit TileSource(M& m) : next_static(m.sm()) {}
 
-  MOETWIN_ROLE Tile claim(M& m, const KernelArgs& args) {
-    const uint32_t experts = args.shape.num_local_experts();
+  /// Needs no pool table.
+  MOETWIN_ROLE uint32_t claim(M& m, const KernelArgs& args) {
     if (args.plan.scheduler == SchedulerPolicy::Wave) {
       const uint32_t task = next_static;
       next_static += args.plan.sms;
-      return wave_tile(wave, task, experts, args.plan.experts_per_wave, args.plan.tiles,
-                       [&](uint32_t e) { return read_pool_table(m, args, e).first_block; });
+      return task;
     }
     const auto counter = m.template region<uint32_t>(Region::TaskCounter);
-    const uint32_t task = m.elect(
+    return m.elect(
         [&] { return m.fetch_add(counter, 1u, Order::Relaxed, Scope::Gpu, Step::TaskClaim); });
+  }
+
+  MOETWIN_ROLE Tile tile_of(M& m, const KernelArgs& args, uint32_t task) {
+    const uint32_t experts = args.shape.num_local_experts();
+    if (args.plan.scheduler == SchedulerPolicy::Wave)
+      return wave_tile(wave, task, experts, args.plan.experts_per_wave, args.plan.tiles,
+                       [&](uint32_t e) { return read_pool_table(m, args, e).first_block; });
     return ring_tile(task, read_pool_table(m, args, experts).first_block, args.plan.tiles,
                      args.plan.warm_up);
   }
@@ -96,12 +102,13 @@ template <Machine M>
 MOETWIN_ROLE void load_a_role(M& m, const KernelArgs& args) {
   m.prefetch(Tensor::PoolX);
   m.prefetch(Tensor::Linear1);
-  m.barrier_sync(NamedBarrier::Everyone, args.plan.threads(), Step::PoolTableReady);
   TileSource<M> source(m);
+  uint32_t number = source.claim(m, args);
+  m.barrier_sync(NamedBarrier::Everyone, args.plan.threads(), Step::PoolTableReady);
   PipelineState queue;
   PipelineState stage;
-  for (;;) {
-    const TaskEntry task = describe_tile(m, args, source.claim(m, args));
+  for (;; number = source.claim(m, args)) {
+    const TaskEntry task = describe_tile(m, args, source.tile_of(m, args, number));
     publish_task(m, args, queue, task);
     if (task.kind == TileKind::None) return;
     const RingSlot ring = ring_slot(task.block, args.plan.ring_blocks);

@@ -176,8 +176,10 @@ MOETWIN_ROLE void math_role(M& m, const KernelArgs& args) {
   m.fence_proxy_async(FenceSpace::Both, Step::MathFenceAll);
   const uint32_t math_and_dispatch = plan.math_threads() + kDispatchThreads;
   m.barrier_arrive(NamedBarrier::MathDone, math_and_dispatch, Step::MathDone);
+  RowLoader<M> loader;
+  loader.prepare(m, args);
   m.barrier_sync(NamedBarrier::CombineReady, math_and_dispatch, Step::CombineWait);
-  combine(m, args);
+  combine(m, args, loader);
 }
 
 }  // namespace moetwin
