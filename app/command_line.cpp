@@ -30,6 +30,8 @@ constexpr Verb kVerbs[] = {
     {"ring", "the smallest ring of a case that cannot deadlock, and why", add_ring},
     {"explore", "many schedules of a case: findings, behaviours, coverage", add_explore},
     {"faults", "planted faults and generated mutants: the kill score", add_faults},
+    {"numerics", "the error of each quantisation and combine choice; which explains a given y",
+     add_numerics},
     {"bench", "speed, as ratios measured in one run", add_bench},
 };
 

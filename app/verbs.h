@@ -35,5 +35,6 @@ VerbAction add_ring(VerbOptions& options);
 VerbAction add_bench(VerbOptions& options);
 VerbAction add_explore(VerbOptions& options);
 VerbAction add_faults(VerbOptions& options);
+VerbAction add_numerics(VerbOptions& options);
 
 }  // namespace moetwin
