@@ -10,9 +10,8 @@
 #pragma once
 
 #include "common/bits.h"
-#include "common/epilogue_math.h"
+#include "common/layer_rules.h"
 #include "common/roles/math_rows.h"
-#include "common/routing.h"
 
 namespace moetwin {
 
@@ -164,6 +163,7 @@ MOETWIN_ROLE void combine_chunk(M& m, const KernelArgs& args, RowLoader<M>& load
                                 uint32_t column) {
   const uint32_t columns = chunk_columns(args, column);
   const uint32_t batch = (args.plan.combine_stages + 1) / 2;
+  const auto rules = rules_of(m);
   typename M::template Lanes<CombineSum> sum;
   if (m.math()) m.lanes([&](uint32_t lane) { sum[lane] = CombineSum{}; });
   uint32_t read = 0;  // stages whose rows have been added but not given back
@@ -178,9 +178,9 @@ MOETWIN_ROLE void combine_chunk(M& m, const KernelArgs& args, RowLoader<M>& load
           const Bf16x8 row = m.load(Shared<Bf16x8>{buffer.offset} + vector, Step::CombineSum);
           MOETWIN_UNROLL
           for (uint32_t c = 0; c < kVectorColumns; ++c)
-            sum[lane].columns[v][c] =
-                combine_step(sum[lane].columns[v][c],
-                             static_cast<uint16_t>(row.pairs[c / 2] >> (c % 2 == 0 ? 0 : 16)));
+            sum[lane].columns[v][c] = rules.combine_step(
+                sum[lane].columns[v][c],
+                static_cast<uint16_t>(row.pairs[c / 2] >> (c % 2 == 0 ? 0 : 16)));
         });
       });
     else
