@@ -6,11 +6,13 @@
 #include <memory>
 #include <string>
 
+#include "app/arguments.h"
 #include "app/backends.h"
 #include "app/bench.h"
 #include "app/options.h"
 #include "app/verbs.h"
 #include "common/check.h"
+#include "model/output_file.h"
 
 namespace moetwin {
 namespace {
@@ -21,6 +23,7 @@ constexpr const char* kExamples =
     "control       control events a second without tile arithmetic, k loops whole and stepped\n"
     "cases         generated cases a second, simulator and naive path\n"
     "checker       `small` without tile arithmetic, checked and unchecked, alternating\n"
+    "timed         the timed schedule's clock beside launches measured on an H200\n"
     "scaling       the tile kernel on one and two threads; time against rows and ranks "
     "(minutes)\n"
     "gpu           the fused layer on one card, cold, at full size: time, ratio to the floor,\n"
@@ -28,6 +31,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  moetwin bench\n"
     "  moetwin bench tensor_core --json\n"
+    "  moetwin bench timed --plot timed.svg\n"
     "  moetwin bench gpu\n";
 
 struct Bench {
@@ -35,15 +39,17 @@ struct Bench {
   BenchReport (*measure)();
 };
 
-constexpr std::array<Bench, 6> kBenches = {{{"tensor_core", bench_tensor_core},
+constexpr std::array<Bench, 7> kBenches = {{{"tensor_core", bench_tensor_core},
                                             {"control", bench_control},
                                             {"cases", bench_cases},
                                             {"checker", bench_checker},
+                                            {"timed", bench_timed},
                                             {"scaling", bench_scaling},
                                             {"gpu", bench_gpu}}};
 
 struct Options {
   std::string name;
+  std::string plot;
   bool json = false;
 };
 
@@ -53,7 +59,11 @@ int bench(const Options& o) {
   for (const Bench& each : kBenches) known = known || o.name == each.name;
   if (!known)
     throw InputError(fmt::format(
-        "NAME: '{}' is not one of tensor_core, control, cases, checker, scaling, gpu", o.name));
+        "NAME: '{}' is not one of tensor_core, control, cases, checker, timed, scaling, gpu",
+        o.name));
+  if (!o.plot.empty() && o.name != "timed")
+    throw InputError("--plot: only 'timed' has a plot; name it");
+  if (!o.plot.empty()) check_output_path("--plot", o.plot);
   for (const Bench& each : kBenches) {
     if (!o.name.empty() && o.name != each.name) continue;
     BenchReport report;
@@ -63,6 +73,7 @@ int bench(const Options& o) {
       if (!o.name.empty()) throw;
       continue;
     }
+    if (!o.plot.empty()) write_file(o.plot, report.svg, "--plot");
     if (!o.json) std::fputs(report.text.c_str(), stdout);
     if (o.name.empty())
       all[each.name] = report.json;
@@ -79,7 +90,8 @@ VerbAction add_bench(VerbOptions& options) {
   const auto o = std::make_shared<Options>();
   options.optional_argument(
       "NAME", o->name,
-      "what to measure: tensor_core, control, cases, checker, scaling or gpu (all)");
+      "what to measure: tensor_core, control, cases, checker, timed, scaling or gpu (all)");
+  options.text("--plot", o->plot, "with timed: write its plot, an SVG file");
   options.flag("--json", o->json, "one object on standard output");
   options.examples(kExamples);
   return [o] { return bench(*o); };
