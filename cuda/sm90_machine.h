@@ -3,8 +3,7 @@
 // the object is registers, the parameters stay in the constant bank.
 //
 //   Lanes<T>      one value a thread: the lane is the thread itself
-//   elected lane  always the first of the agent, because bulk groups belong to the thread that
-//                 issued them
+//   elected lane  always the agent's first: bulk groups belong to the thread that issued them
 //   RowValues<T>  two values a thread: rows lane / 4 and lane / 4 + 8 of its warp's sixteen
 #pragma once
 
@@ -310,13 +309,8 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
   // Rows.
 
   /// Rows past `valid` lie inside their buffers and are read all the same; nobody uses them.
-  template <class T>
-  __device__ __forceinline__ RowValues<T> load_rows(Global<T> first, uint32_t /*valid*/,
-                                                    Step step) const {
-    return {{load(first + owned_row(0), step), load(first + owned_row(1), step)}};
-  }
-  template <class T>
-  __device__ __forceinline__ RowValues<T> load_rows(Shared<T> first, uint32_t /*valid*/,
+  template <template <class> class Place, class T>
+  __device__ __forceinline__ RowValues<T> load_rows(Place<T> first, uint32_t /*valid*/,
                                                     Step step) const {
     return {{load(first + owned_row(0), step), load(first + owned_row(1), step)}};
   }

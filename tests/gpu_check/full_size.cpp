@@ -226,6 +226,7 @@ Case full_size_case(const std::string& text, const FullSizeOptions& options) {
       colon == std::string::npos ? 1 : static_cast<uint32_t>(std::stoul(text.substr(colon + 1)));
   c.tokens.assign(c.shape.ranks, c.shape.max_tokens_per_rank);
   c.clamp = 10;
+  c.routing.masked = options.masked;
   c.kernel.block_m = options.block_m;
   c.kernel.block_n = options.block_n;
   c.kernel.sms_per_rank = options.sms / c.shape.ranks;

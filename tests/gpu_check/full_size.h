@@ -18,6 +18,7 @@ struct FullSizeOptions {
   uint32_t ring_blocks = 0;       ///< 0: the smallest safe ring
   uint32_t experts_per_wave = 0;  ///< 0: all of them
   bool wave = false;
+  double masked = 0;  ///< share of masked slots
 };
 
 /// The case behind NAME:TOKENS, NAME being flash (hidden 4096, intermediate 2048, top-6) or v3

@@ -291,6 +291,8 @@ FullSizeOptions with_variant(FullSizeOptions options, const std::string& variant
 }
 
 void run_times(GpuSession& session, const Options& options) {
+  if (options.times.empty()) return;
+  fmt::print("copies run at {:.2f} TB/s\n", session.copy_bandwidth() * 1e-12);
   WeightCache cache;
   for (const std::string& text : options.times) {
     const Problem problem = make_problem(full_size_case(text, options.full), 0, cache);
@@ -359,6 +361,7 @@ int main(int argc, char** argv) {
   app.add_option("--sms", options.full.sms, "of full-size layers, all ranks together");
   app.add_option("--stages", options.full.stages, "of full-size layers; 0: as many as fit");
   app.add_flag("--wave", options.full.wave, "full-size layers under the wave policy");
+  app.add_option("--masked", options.full.masked, "share of masked slots of full-size layers");
   app.add_option("--limit", options.limit_seconds, "longest wait in the kernel, in seconds");
   app.add_option("--max-failures", options.max_failures, "stop after so many");
   app.add_option("files", options.files, "case files to run");
