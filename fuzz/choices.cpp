@@ -62,19 +62,19 @@ uint64_t Choices::keep(uint64_t value) {
 
 uint64_t Choices::below(uint64_t bound) {
   MOETWIN_CHECK(bound > 0);
-  if (given()) return keep(draws_[drawn_.size()] % bound);
+  if (has_given()) return keep(draws_[drawn_.size()] % bound);
   return keep(random_ ? counter_random(seed_, index_, drawn_.size()) % bound : 0);
 }
 
 uint64_t Choices::seed() {
-  if (given()) return keep(draws_[drawn_.size()] & kMaxScheduleSeed);
+  if (has_given()) return keep(draws_[drawn_.size()] & kMaxScheduleSeed);
   return keep(random_ ? counter_random(seed_, index_, drawn_.size()) >> 1 : 0);
 }
 
 bool Choices::chance(uint32_t percent) {
   constexpr uint64_t kAll = 100;
   MOETWIN_CHECK(percent <= kAll);
-  if (given()) return keep(draws_[drawn_.size()] % kAll) >= kAll - percent;
+  if (has_given()) return keep(draws_[drawn_.size()] % kAll) >= kAll - percent;
   const uint64_t drawn = random_ ? counter_random(seed_, index_, drawn_.size()) % kAll : percent;
   return keep((drawn + kAll - percent) % kAll) >= kAll - percent;
 }

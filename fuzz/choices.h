@@ -54,9 +54,11 @@ class Choices {
 
   /// Everything drawn so far.
   const std::vector<uint64_t>& drawn() const { return drawn_; }
+  /// The numbers it was made with.
+  const std::vector<uint64_t>& given() const { return draws_; }
 
  private:
-  bool given() const { return drawn_.size() < draws_.size(); }
+  bool has_given() const { return drawn_.size() < draws_.size(); }
   uint64_t keep(uint64_t value);
 
   std::vector<uint64_t> draws_;
