@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "app/arguments.h"
@@ -57,6 +58,7 @@ struct Options {
   std::string repeat;
   bool no_math = false;
   bool no_feedback = false;
+  bool first = false;
   bool json = false;
 };
 
@@ -128,6 +130,7 @@ void read_limits(const Options& o, CampaignOptions& options) {
   if (!o.seconds.empty())
     options.seconds =
         static_cast<double>(read_integer_option("--seconds", o.seconds, 1, kMaxSeconds));
+  options.first_only = o.first;
   const uint32_t jobs = read_threads(o.jobs);
   options.jobs = jobs != 0 ? jobs : static_cast<uint32_t>(omp_get_max_threads());
 }
@@ -145,20 +148,30 @@ int repeat_case(const Options& o) {
   judge.math = options.math;
   judge.check = options.check > 0;
   const Judged judged = judge_case(c, judge);
+  const int status = judged.cause.none() ? kExitFine : kExitFinding;
+  if (o.json) {
+    const nlohmann::ordered_json out = {{"case", nlohmann::ordered_json::parse(case_to_json(c))},
+                                        {"class", judged.cause.kind},
+                                        {"site", judged.cause.site},
+                                        {"role", judged.cause.role},
+                                        {"text", judged.finding.text},
+                                        {"coverage_pairs", count_pairs(judged.signals)},
+                                        {"signals", signals_to_hex(judged.signals)}};
+    std::fputs((out.dump() + "\n").c_str(), stdout);
+    return status;
+  }
   std::fputs(case_to_json(c).c_str(), stdout);
   std::fputs(fmt::format("{}{}\n", judged.cause.none() ? "no finding" : cause_text(judged.cause),
                          judged.cause.none() ? "" : "\n" + judged.finding.text)
                  .c_str(),
              stderr);
-  return judged.cause.none() ? kExitFine : kExitFinding;
+  return status;
 }
 
 int fuzz(const Options& o) {
   if (!o.repeat.empty()) return repeat_case(o);
   CampaignOptions options = read_options(o);
   CampaignState state;
-  const std::unique_ptr<StartedPeers> peers = started_peers();
-  const bool first = peers->rank() == 0;
   if (!o.resume.empty()) {
     if (!o.out.empty()) throw InputError("--out: --resume goes on in its own directory");
     state = load_campaign(o.resume, options);
@@ -167,9 +180,14 @@ int fuzz(const Options& o) {
   const std::string left = o.resume.empty() ? o.left : options.left.name;
   const std::string right = o.resume.empty() ? o.right : options.right.name;
   read_sides(options, left, right);
-  if (first && o.resume.empty() && !o.out.empty()) begin_campaign_directory(o.out);
-  // Nobody writes before the directory is there.
-  peers->exchange("");
+  const bool begins = o.resume.empty() && !o.out.empty();
+  if (begins) check_campaign_directory(o.out);
+  // From here on a mistake would take all processes down: what can be refused has been.
+  const std::unique_ptr<StartedPeers> peers = started_peers();
+  const bool first = peers->rank() == 0;
+  peers->exchange("");  // all have looked
+  if (first && begins) begin_campaign_directory(o.out);
+  peers->exchange("");  // nobody writes before the directory is there
   {
     std::unique_ptr<CampaignTicker> ticker;
     if (first) ticker = std::make_unique<CampaignTicker>(options, state, o.json);
@@ -206,6 +224,7 @@ VerbAction add_fuzz(VerbOptions& options) {
   options.text("--plant", o->plant, "a planted fault or mutant, switched on in every case");
   options.text("--repeat", o->repeat, "one case again: seed:SEED:INDEX or draws:A.B.C");
   options.flag("--no-math", o->no_math, "the protocol alone, with payload tags");
+  options.flag("--first", o->first, "end with the generation of the first finding");
   options.flag("--no-feedback", o->no_feedback, "draw every case afresh");
   options.flag("--json", o->json,
                "an object a second on standard error, the last on standard output");

@@ -76,11 +76,18 @@ CampaignFinding finding_from_json(const Json& json) {
   return f;
 }
 
-void begin_campaign_directory(const std::string& directory) {
-  make_directory(fs::path(directory) / "findings");
-  if (fs::exists(state_path(directory)))
+void check_campaign_directory(const std::string& directory) {
+  std::error_code error;
+  if (fs::exists(state_path(directory), error))
     throw InputError(
         fmt::format("--out: '{}' holds a campaign already; --resume goes on with it", directory));
+  if (fs::exists(directory, error) && !fs::is_directory(directory, error))
+    throw InputError(fmt::format("--out: '{}' is no directory", directory));
+}
+
+void begin_campaign_directory(const std::string& directory) {
+  check_campaign_directory(directory);
+  make_directory(fs::path(directory) / "findings");
 }
 
 std::string cause_file(const Cause& cause) {

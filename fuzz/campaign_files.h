@@ -13,7 +13,9 @@
 
 namespace moetwin {
 
-/// Makes DIR. Throws InputError where it cannot, and where it holds a campaign already.
+/// Throws InputError where DIR holds a campaign already or could not be made. Makes nothing.
+void check_campaign_directory(const std::string& directory);
+/// Makes DIR, with the same checks.
 void begin_campaign_directory(const std::string& directory);
 
 /// File name of a cause, without an ending.

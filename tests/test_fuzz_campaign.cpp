@@ -180,6 +180,29 @@ TEST_CASE("campaign: findings lie on disk as soon as they are known, and repeat 
                        InputError);
 }
 
+TEST_CASE("campaign: faults that the generator does not know are found again") {
+  const struct {
+    const char* plant;
+    const char* kind;
+    const char* site;
+  } known[] = {
+      {"F02a", "proxy", "Linear1Store"},
+      {"F21b", "race", "PullStore"},
+      {"F33f", "race", "CleanupClear"},
+  };
+  for (const auto& one : known) {
+    CAPTURE(one.plant);
+    CampaignOptions options = planted_options();
+    options.plant = one.plant;
+    options.check = 1;
+    options.cases = 96;
+    bool found = false;
+    for (const auto& entry : run(options).findings)
+      found = found || (entry.first.kind == one.kind && entry.first.site == one.site);
+    CHECK(found);
+  }
+}
+
 TEST_CASE("campaign: the yield of a generation survives its way to a peer") {
   GenerationYield yield;
   yield.rows = 12;
