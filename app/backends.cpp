@@ -30,7 +30,7 @@ RunResult run_naive_launches(const Case& c, const RunOptions& options) {
   RunResult result;
   result.threads =
       options.threads == 0 ? static_cast<uint32_t>(omp_get_max_threads()) : options.threads;
-  WeightCache cache;
+  WeightCache cache(options.weights);
   for (size_t launch = 0; launch < c.launches.size(); ++launch)
     result.launches.push_back(run_naive(make_problem(c, launch, cache), {options.threads}));
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

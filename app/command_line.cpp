@@ -30,6 +30,8 @@ constexpr Verb kVerbs[] = {
     {"layout", "the symmetric buffer of a case, region by region", add_layout},
     {"ring", "the smallest ring of a case that cannot deadlock, and why", add_ring},
     {"explore", "many schedules of a case: findings, behaviours, coverage", add_explore},
+    {"fuzz", "random cases on two backends: findings, coverage", add_fuzz},
+    {"shrink", "a smaller case with the same verdict", add_shrink},
     {"faults", "planted faults and generated mutants: the kill score", add_faults},
     {"numerics", "the error of each quantisation and combine choice; which explains a given y",
      add_numerics},

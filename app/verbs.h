@@ -36,5 +36,7 @@ VerbAction add_bench(VerbOptions& options);
 VerbAction add_explore(VerbOptions& options);
 VerbAction add_faults(VerbOptions& options);
 VerbAction add_numerics(VerbOptions& options);
+VerbAction add_fuzz(VerbOptions& options);
+VerbAction add_shrink(VerbOptions& options);
 
 }  // namespace moetwin

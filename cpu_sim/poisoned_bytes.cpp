@@ -1,8 +1,6 @@
 // Reservation, poisoning and stamps of simulated memory.
 #include "cpu_sim/poisoned_bytes.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -12,18 +10,19 @@
 
 namespace moetwin {
 
-PoisonedBytes::PoisonedBytes(uint64_t bytes, uint8_t poison) : poison_(poison) {
+PoisonedBytes::PoisonedBytes(uint64_t bytes, uint8_t poison, PagePool* pool)
+    : pool_(pool), poison_(poison) {
   const uint64_t pages = bytes / kPage + 1;
   bytes_ = pages * kPage;
   touched_.assign(pages / 64 + 1, 0);
   // Data and stamps in one mapping; the kernel's zero pages are the stamps' "never written".
-  void* base = mmap(nullptr, 2 * bytes_, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED)
+  mapping_ = pool != nullptr ? pool->take(2 * bytes_) : PagePool::map(2 * bytes_);
+  if (mapping_.base == nullptr)
     throw InputError("shape: a rank's buffer of " + std::to_string(bytes) +
                      " bytes does not fit the address space");
-  data_ = static_cast<uint8_t*>(base);
+  data_ = mapping_.base;
   stamps_ = data_ + bytes_;
+  forgot_ = mapping_.used;
 }
 
 PoisonedBytes::~PoisonedBytes() { release(); }
@@ -33,6 +32,8 @@ PoisonedBytes::PoisonedBytes(PoisonedBytes&& other) noexcept { *this = std::move
 PoisonedBytes& PoisonedBytes::operator=(PoisonedBytes&& other) noexcept {
   if (this == &other) return *this;
   release();
+  pool_ = other.pool_;
+  mapping_ = std::exchange(other.mapping_, {});
   data_ = std::exchange(other.data_, nullptr);
   stamps_ = std::exchange(other.stamps_, nullptr);
   bytes_ = std::exchange(other.bytes_, 0);
@@ -45,7 +46,11 @@ PoisonedBytes& PoisonedBytes::operator=(PoisonedBytes&& other) noexcept {
 }
 
 void PoisonedBytes::release() {
-  if (data_ != nullptr) munmap(data_, 2 * bytes_);
+  if (pool_ != nullptr)
+    pool_->give(mapping_);
+  else
+    PagePool::unmap(mapping_);
+  mapping_ = {};
   data_ = nullptr;
 }
 

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <vector>
 
+#include "cpu_sim/simulation_pool.h"
+
 namespace moetwin {
 
 /// Who wrote a byte: nobody, launch n (by residue), or something that outlives launches.
@@ -19,8 +21,9 @@ constexpr Stamp launch_stamp(uint64_t launch) { return static_cast<Stamp>(1 + la
 class PoisonedBytes {
  public:
   PoisonedBytes() = default;
-  /// Reserves `bytes`. Throws InputError when the address space does not hold them.
-  PoisonedBytes(uint64_t bytes, uint8_t poison);
+  /// Reserves `bytes`, from `pool` where there is one; it must outlive them. Throws InputError when
+  /// the address space does not hold them.
+  PoisonedBytes(uint64_t bytes, uint8_t poison, PagePool* pool = nullptr);
   ~PoisonedBytes();
   PoisonedBytes(PoisonedBytes&& other) noexcept;
   PoisonedBytes& operator=(PoisonedBytes&& other) noexcept;
@@ -82,6 +85,8 @@ class PoisonedBytes {
   void poison_page(uint64_t page);
   void release();
 
+  PagePool* pool_ = nullptr;
+  PagePool::Mapping mapping_;
   uint8_t* data_ = nullptr;
   Stamp* stamps_ = nullptr;
   uint64_t bytes_ = 0;

@@ -91,6 +91,7 @@ class Chooser {
 struct KernelArgs;
 struct Problem;
 struct Timeline;
+class SimulationPool;
 
 struct Probes {
   SyncObserver* observer = nullptr;
@@ -103,6 +104,8 @@ struct Probes {
   std::function<void(Problem& problem, KernelArgs& args)> alter = {};
   DataObserver* data = nullptr;
   Timeline* timeline = nullptr;  ///< filled at the end of the run, however it ends
+  /// Memory and stacks of earlier runs of this thread; null: the run's own.
+  SimulationPool* pool = nullptr;
 };
 
 // Objects: words of global memory by their packed address, everything else above all addresses

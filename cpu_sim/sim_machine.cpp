@@ -10,6 +10,17 @@ namespace moetwin {
 
 static_assert(pack_address(3, 7, 11) == word_id(3, 7, 11), "a timeline's words are addresses");
 
+namespace {
+
+/// An access that leaves its region is reported where it is made; the checker has no place for it.
+bool lies_inside(const Simulation& sim, uint64_t address, uint64_t bytes) {
+  const uint32_t region = address_region(address);
+  return address_rank(address) < sim.ranks().size() && region < kNumRegions &&
+         address_offset(address) + bytes <= sim.plan_layout().bytes[region];
+}
+
+}  // namespace
+
 SimMachine::Accumulator::~Accumulator() {
   if (machine != nullptr) machine->sim_.tiles().release(job);
 }
@@ -48,6 +59,7 @@ void SimMachine::note_put_off(PutOffRead& read) {
 
 void SimMachine::note(AccessKind kind, uint64_t address, uint64_t bytes, Step step) {
   if (address_region(address) >= kNumRegions) return;  // weights never change
+  if (!lies_inside(sim_, address, bytes)) return;
   if (kind == AccessKind::Read && lane_ != kAllLanes)
     return put_off(sim_.race_range(address, bytes), step);
   const RaceSite site{sim_.id_of(agent_), kind, who(), step};
@@ -58,6 +70,7 @@ void SimMachine::note(AccessKind kind, uint64_t address, uint64_t bytes, Step st
 }
 
 void SimMachine::note(AccessKind kind, uint32_t shared, uint64_t bytes, Step step) {
+  if (shared + bytes > sim_.plan().shared.total) return;
   if (kind == AccessKind::Read && lane_ != kAllLanes)
     return put_off(sim_.race_range(agent_, shared, bytes), step);
   checker_->access({sim_.id_of(agent_), kind, who(), step}, sim_.race_range(agent_, shared, bytes));
@@ -65,6 +78,7 @@ void SimMachine::note(AccessKind kind, uint32_t shared, uint64_t bytes, Step ste
 
 void SimMachine::note_add(uint64_t address, uint64_t bytes, Order order, Scope scope, Step step) {
   note_put_off_reads();
+  if (!lies_inside(sim_, address, bytes)) return;
   checker_->atomic_add(sim_.id_of(agent_), who(), order, scope, step,
                        sim_.race_range(address, bytes));
 }

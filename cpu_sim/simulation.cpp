@@ -45,17 +45,29 @@ Simulation::Simulation(const Case& c, const RunOptions& options, const Mutant& m
       options_(options),
       mutant_(mutant),
       probes_(probes),
+      weight_cache_(options.weights),
       tiles_(thread_count(options), mutant.kind == MutantKind::Rule
                                         ? static_cast<LayerFault>(mutant.delta)
                                         : LayerFault::None),
-      pool_(size_t{c.shape.ranks} * c.kernel.sms_per_rank *
-                (kWarpgroupWarps + c.kernel.block_m / kMathRows),
-            kStackBytes) {
+      pool_(take_fibers(size_t{c.shape.ranks} * c.kernel.sms_per_rank *
+                        (kWarpgroupWarps + c.kernel.block_m / kMathRows))) {
   prepare_launches();
   create_agents();
 }
 
-Simulation::~Simulation() = default;
+Simulation::~Simulation() {
+  pool_->reset();
+  if (probes_.pool != nullptr) probes_.pool->give_fibers(std::move(pool_));
+}
+
+std::unique_ptr<FiberPool> Simulation::take_fibers(size_t count) const {
+  if (probes_.pool != nullptr) return probes_.pool->take_fibers(count, kStackBytes);
+  return std::make_unique<FiberPool>(count, kStackBytes);
+}
+
+PagePool* Simulation::pages() const {
+  return probes_.pool != nullptr ? &probes_.pool->pages() : nullptr;
+}
 
 void Simulation::prepare_launches() {
   uint64_t memory_bytes = 0;
@@ -86,7 +98,7 @@ void Simulation::prepare_launches() {
   use_layout_of(0);
   ranks_.resize(case_.shape.ranks);
   for (RankState& rank : ranks_) {
-    rank.memory = PoisonedBytes(memory_bytes, case_.world.poison);
+    rank.memory = PoisonedBytes(memory_bytes, case_.world.poison, pages());
     rank.word_waiters.resize(kWordBuckets);
   }
   results_.resize(launches_.size());
@@ -119,7 +131,7 @@ void Simulation::create_agents() {
 
   ctas_.resize(ctas);
   for (Cta& cta : ctas_) {
-    cta.shared = PoisonedBytes(kMaxSharedBytes, case_.world.poison);
+    cta.shared = PoisonedBytes(kMaxSharedBytes, case_.world.poison, pages());
   }
   for (const HeldSm& held : case_.world.held_sms) ctas_[held.rank * p.sms + held.sm].held = true;
 
@@ -149,7 +161,7 @@ void Simulation::create_agents() {
     scheduler_.add_agent({static_cast<uint32_t>(a.role), a.rank, true});
   for (Agent& a : agents_) {
     a.finished = true;
-    pool_.spawn(
+    pool_->spawn(
         [](void* argument) {
           auto* both = static_cast<FiberStart*>(argument);
           both->simulation->agent_body(*both->agent);
@@ -276,7 +288,7 @@ void Simulation::end_of_launch(uint32_t rank) {
 
 void Simulation::block(Agent& a, const Wait& wait) {
   a.wait = wait;
-  pool_.yield();
+  pool_->yield();
   a.wait = {};
 }
 
@@ -342,7 +354,7 @@ void Simulation::drive() {
     if (id >= agents_.size())
       land_one(id - static_cast<uint32_t>(agents_.size()));
     else
-      pool_.resume(id);
+      pool_->resume(id);
   }
 }
 
@@ -353,7 +365,7 @@ void Simulation::prefetch_next() {
     const Agent& a = agents_[id < count ? id : id - count];
     a.copies.prefetch();
     prefetch_bytes(&cta(a).mbarriers, sizeof(Cta::mbarriers) / 2);
-    if (id < count) pool_.prefetch(id);
+    if (id < count) pool_->prefetch(id);
   }
   if (const uint32_t id = scheduler_.likely_next(1); id != RunQueue::kNoAgent)
     prefetch_bytes(&agents_[id < count ? id : id - count], sizeof(Agent));
@@ -369,7 +381,7 @@ RunResult Simulation::run() {
   RunResult result;
   finish_result(result);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  pool_.unwind_all();
+  pool_->unwind_all();
   if (traced()) save_trace();
   return result;
 }

@@ -196,7 +196,7 @@ class Simulation {
   void visible(Agent& a) {
     if (++counts_.events > probes_.max_events) [[unlikely]]
       stop_endless(a);
-    if (scheduler_.preempts() && !scheduler_.continues(id_of(a), a.time)) pool_.yield();
+    if (scheduler_.preempts() && !scheduler_.continues(id_of(a), a.time)) pool_->yield();
   }
   /// Blocks the running agent until somebody wakes it; the caller looks again.
   void block(Agent& a, const Wait& wait);
@@ -280,6 +280,8 @@ class Simulation {
     const Agent& a = agents_[id < agents_.size() ? id : id - agents_.size()];
     return {ranks_[a.rank].launch, counts_.events, a.time};
   }
+  std::unique_ptr<FiberPool> take_fibers(size_t count) const;
+  PagePool* pages() const;
   void use_layout_of(uint64_t launch);
   void prepare_launches();
   void create_agents();
@@ -343,7 +345,7 @@ class Simulation {
   bool stopped_ = false;
   bool deadlocked_ = false;
   std::vector<FiberStart> fiber_starts_;
-  FiberPool pool_;  ///< last: its fibers are unwound while all they refer to still lives
+  std::unique_ptr<FiberPool> pool_;  ///< unwound first, while all that its fibers refer to lives
 };
 
 }  // namespace moetwin

@@ -136,7 +136,7 @@ RunResult GpuSession::run(const Case& c, const RunOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   for (const LaunchSpec& launch : c.launches) check(launch.shape, c.kernel, options.unsafe_ring);
   RunResult run;
-  WeightCache cache;
+  WeightCache cache(options.weights);
   CardTrace trace;
   GpuLaunchOptions launch_options{options.unsafe_ring, true, c.world.poison};
   if (!options.trace_path.empty()) launch_options.trace = &trace;

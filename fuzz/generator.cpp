@@ -6,95 +6,55 @@
 
 #include "common/check.h"
 #include "common/kernel_plan.h"
-#include "cpu_sim/schedule.h"
+#include "fuzz/choices.h"
+#include "fuzz/profile.h"
 
 namespace moetwin {
 namespace {
 
-/// Numbers of one case, drawn in the order of the calls.
-class Draw {
- public:
-  Draw(uint64_t seed, uint64_t index) : seed_(seed), index_(index) {}
-
-  uint64_t next() { return counter_random(seed_, index_, n_++); }
-  /// low to high, both included.
-  uint32_t between(uint32_t low, uint32_t high) {
-    return low + static_cast<uint32_t>(next() % (uint64_t{high} - low + 1));
-  }
-  bool chance(uint32_t percent) { return between(1, 100) <= percent; }
-  template <class T, size_t kCount>
-  T pick(const T (&values)[kCount]) {
-    return values[between(0, kCount - 1)];
-  }
-
- private:
-  uint64_t seed_;
-  uint64_t index_;
-  uint64_t n_ = 0;
-};
-
-/// What a case is about; the rest of it is drawn freely.
-enum class Theme : uint8_t {
-  General,
-  BlockEdge,  ///< an expert with BLOCK_M - 1, BLOCK_M or BLOCK_M + 1 rows
-  ManyLaps,   ///< the smallest ring is used three times and more
-  WideTopk,   ///< more than eight experts a token
-  NoTokens,   ///< no rank has a token
-};
-
-Theme draw_theme(Draw& draw) {
-  const uint32_t place = draw.between(1, 100);
-  if (place <= 62) return Theme::General;
-  if (place <= 76) return Theme::BlockEdge;
-  if (place <= 88) return Theme::ManyLaps;
-  if (place <= 97) return Theme::WideTopk;
-  return Theme::NoTokens;
+/// Experts of a rank at the most, of a theme that would have `wanted`.
+uint32_t experts_below(const Profile& profile, uint32_t ranks, uint32_t wanted) {
+  return std::max(1u, std::min(wanted, profile.max_experts / ranks));
 }
 
-constexpr uint32_t kSides[] = {128, 128, 128, 128, 128, 128, 128, 256, 256, 384, 512};
-constexpr uint32_t kShortSides[] = {128, 128, 128, 256};
-
-void draw_shape(Draw& draw, Theme theme, Case& c) {
+void draw_shape(Choices& draw, const Profile& profile, Theme theme, Case& c) {
   Shape& s = c.shape;
-  s.hidden = draw.pick(kSides);
-  s.intermediate = draw.pick(kSides);
+  s.hidden = kSides[draw.weighted(profile.sides)];
+  s.intermediate = kSides[draw.weighted(profile.sides)];
   switch (theme) {
     case Theme::General:
     case Theme::NoTokens:
-      s.ranks = draw.between(1, 8);
-      s.experts = s.ranks * draw.between(1, s.ranks > 4 ? 4 : 6);
+      s.ranks = draw.between(1, profile.max_ranks);
+      s.experts = s.ranks * draw.between(1, experts_below(profile, s.ranks, s.ranks > 4 ? 4 : 6));
       s.topk = draw.between(1, std::min(8u, s.experts + 1));
       break;
     case Theme::BlockEdge:
       s.ranks = draw.between(1, 3);
       s.experts = s.ranks * draw.between(1, 3);
       s.topk = draw.between(1, std::min(2u, s.experts));
-      s.hidden = draw.pick(kShortSides);
-      s.intermediate = draw.pick(kShortSides);
       break;
     case Theme::ManyLaps:
       s.ranks = draw.between(1, 2);
-      s.experts = s.ranks * draw.between(7, 14);
+      s.experts = s.ranks * draw.between(7, experts_below(profile, s.ranks, 14));
       s.topk = draw.between(2, 6);
-      s.hidden = draw.pick(kShortSides);
-      s.intermediate = draw.pick(kShortSides);
       break;
     case Theme::WideTopk:
-      s.ranks = draw.between(1, 8);
-      s.experts = s.ranks * draw.between(1, 32 / s.ranks);
+      s.ranks = draw.between(1, profile.max_ranks);
+      s.experts = s.ranks * draw.between(1, experts_below(profile, s.ranks, 32 / s.ranks));
       s.topk = draw.between(9, kMaxTopk);
-      s.hidden = draw.pick(kShortSides);
-      s.intermediate = draw.pick(kShortSides);
       break;
   }
+  if (theme == Theme::General || theme == Theme::NoTokens) return;
+  s.hidden = kSides[draw.weighted(profile.short_sides)];
+  s.intermediate = kSides[draw.weighted(profile.short_sides)];
 }
 
-void draw_kernel(Draw& draw, Theme theme, Case& c) {
+void draw_kernel(Choices& draw, const Profile& profile, Theme theme, Case& c) {
   KernelOptions& k = c.kernel;
   k.block_m = draw.chance(60) ? 64 : 128;
   k.stages = draw.between(1, 6);
-  constexpr uint32_t kSms[] = {1, 1, 1, 2, 2, 2, 3, 3, 4, 5, 6, 7, 8};
-  k.sms_per_rank = theme == Theme::ManyLaps ? draw.between(1, 2) : draw.pick(kSms);
+  k.sms_per_rank = theme == Theme::ManyLaps ? draw.between(1, 2)
+                                            : 1 + static_cast<uint32_t>(draw.weighted(profile.sms));
   k.scheduler =
       theme == Theme::ManyLaps || draw.chance(60) ? SchedulerPolicy::Ring : SchedulerPolicy::Wave;
   if (draw.chance(50)) k.experts_per_wave = draw.between(1, c.shape.num_local_experts() + 1);
@@ -104,21 +64,17 @@ void draw_kernel(Draw& draw, Theme theme, Case& c) {
   }
 }
 
-/// Multiply-accumulates of a launch.
-constexpr uint64_t kMaxWork = 12'000'000;
-
-uint32_t most_tokens(Draw& draw, const Shape& s) {
+uint32_t most_tokens(Choices& draw, const Profile& profile, const Shape& s) {
   const uint64_t row_work = uint64_t{3} * s.hidden * s.intermediate;
-  const uint64_t by_work = kMaxWork / row_work;
-  const uint32_t size = draw.between(1, 100);
-  const uint32_t wanted = size <= 65   ? draw.between(1, 48)
-                          : size <= 92 ? draw.between(49, 128)
-                                       : draw.between(129, kMaxGeneratedRows);
+  const uint64_t by_work = profile.max_work / row_work;
+  constexpr uint32_t kEnds[] = {0, 48, 128, kMaxGeneratedRows};
+  const size_t size = draw.weighted(profile.rows);
+  const uint32_t wanted = draw.between(kEnds[size] + 1, kEnds[size + 1]);
   return std::max(1u, static_cast<uint32_t>(std::min<uint64_t>(by_work, wanted)) / s.topk);
 }
 
 /// Shares `total` tokens out at random; a rank in four gets none.
-std::vector<uint32_t> share_out(Draw& draw, uint32_t ranks, uint32_t total) {
+std::vector<uint32_t> share_out(Choices& draw, uint32_t ranks, uint32_t total) {
   std::vector<uint32_t> tokens(ranks, 0);
   std::vector<uint32_t> open;
   for (uint32_t rank = 0; rank < ranks; ++rank)
@@ -133,15 +89,28 @@ std::vector<uint32_t> share_out(Draw& draw, uint32_t ranks, uint32_t total) {
   return tokens;
 }
 
-void draw_capacity(Draw& draw, Case& c, uint32_t least) {
+void draw_capacity(Choices& draw, const Profile& profile, Case& c) {
   const uint32_t most = *std::max_element(c.tokens.begin(), c.tokens.end());
   const uint32_t spare = draw.chance(60) ? 0 : draw.between(1, 200);
-  c.shape.max_tokens_per_rank = std::max({1u, least, most + spare});
+  c.shape.max_tokens_per_rank = std::max(1u, most + spare);
+  constexpr uint32_t kFar[] = {200'000, 1u << 20};
+  if (profile.far_capacity > 0 && c.shape.ranks <= 2 && draw.chance(profile.far_capacity))
+    c.shape.max_tokens_per_rank = draw.pick(kFar);
 }
 
-void draw_tokens(Draw& draw, Theme theme, Case& c) {
+/// Counts at the edges of the map from lanes to tokens: a warp takes 32 / K tokens at a time.
+void draw_edge_tokens(Choices& draw, Case& c, uint32_t total) {
+  const uint32_t of_warp = std::max(1u, 32 / c.shape.topk);
+  const uint32_t edges[] = {0, 1, of_warp - 1, of_warp, of_warp + 1, 2 * of_warp, 4 * of_warp + 1};
+  for (uint32_t& count : c.tokens) {
+    count = std::min(draw.pick(edges), total);
+    total -= count;
+  }
+}
+
+void draw_tokens(Choices& draw, const Profile& profile, Theme theme, Case& c) {
   const Shape& s = c.shape;
-  uint32_t total = most_tokens(draw, s);
+  uint32_t total = most_tokens(draw, profile, s);
   if (theme == Theme::BlockEdge) total = c.kernel.block_m + draw.between(1, 12);
   if (theme == Theme::ManyLaps) total = std::max(total, 2 * s.experts / s.topk + 2);
   if (theme == Theme::NoTokens) total = 0;
@@ -150,25 +119,27 @@ void draw_tokens(Draw& draw, Theme theme, Case& c) {
   } else {
     c.tokens = share_out(draw, s.ranks, total);
   }
-  draw_capacity(draw, c, 1);
+  if (profile.edge_tokens > 0 && theme != Theme::BlockEdge && draw.chance(profile.edge_tokens))
+    draw_edge_tokens(draw, c, total);
+  draw_capacity(draw, profile, c);
 }
 
 /// Fisher and Yates over the experts, as far as needed.
-std::vector<int64_t> distinct_experts(Draw& draw, std::vector<int64_t> from, uint32_t count) {
+std::vector<int64_t> distinct_experts(Choices& draw, std::vector<int64_t> from, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i)
     std::swap(from[i], from[draw.between(i, static_cast<uint32_t>(from.size()) - 1)]);
   from.resize(count);
   return from;
 }
 
-double draw_weight(Draw& draw) {
+double draw_weight(Choices& draw) {
   constexpr double kSpecial[] = {0.0, -0.0, 1.0, -1.0, 1e-30, -3.5};
   if (draw.chance(20)) return draw.pick(kSpecial);
   return static_cast<double>(draw.between(0, 1u << 20)) / (1u << 20) - 0.25;
 }
 
 /// Routing slot by slot, so that one expert gets exactly `edge` rows (as far as tokens last).
-RoutingSpec explicit_routing(Draw& draw, const Case& c, const std::vector<uint32_t>& tokens,
+RoutingSpec explicit_routing(Choices& draw, const Case& c, const std::vector<uint32_t>& tokens,
                              uint32_t edge) {
   RoutingSpec r;
   r.kind = RoutingKind::Explicit;
@@ -200,23 +171,20 @@ RoutingSpec explicit_routing(Draw& draw, const Case& c, const std::vector<uint32
   return r;
 }
 
-RoutingSpec draw_routing(Draw& draw, Theme theme, const Case& c,
+RoutingSpec draw_routing(Choices& draw, const Profile& profile, Theme theme, const Case& c,
                          const std::vector<uint32_t>& tokens) {
   if (theme == Theme::BlockEdge || (theme == Theme::General && draw.chance(8))) {
     const uint32_t m = c.kernel.block_m;
     const uint32_t edges[] = {m - 1, m, m + 1};
     return explicit_routing(draw, c, tokens, draw.pick(edges));
   }
-  constexpr RoutingKind kKinds[] = {RoutingKind::Uniform,   RoutingKind::Uniform,
-                                    RoutingKind::Zipf,      RoutingKind::HotExpert,
-                                    RoutingKind::HotRank,   RoutingKind::GroupLimited,
-                                    RoutingKind::RoundRobin};
   constexpr RoutingKind kEven[] = {RoutingKind::Uniform, RoutingKind::RoundRobin};
   constexpr double kShares[] = {0.05, 0.3, 0.9};
   const Shape& s = c.shape;
   RoutingSpec r;
-  r.kind = theme == Theme::ManyLaps ? draw.pick(kEven) : draw.pick(kKinds);
-  r.seed = draw.next() >> 1;
+  r.kind = theme == Theme::ManyLaps ? draw.pick(kEven)
+                                    : static_cast<RoutingKind>(draw.weighted(profile.routings));
+  r.seed = draw.seed();
   if (draw.chance(30)) r.masked = draw.chance(5) ? 1.0 : draw.pick(kShares);
   r.duplicates = draw.chance(20) && r.kind != RoutingKind::RoundRobin;
   constexpr RoutingWeights kWeights[] = {RoutingWeights::Normalized, RoutingWeights::Uniform,
@@ -235,19 +203,19 @@ RoutingSpec draw_routing(Draw& draw, Theme theme, const Case& c,
   return r;
 }
 
-void draw_data(Draw& draw, Case& c) {
-  constexpr DataKind kKinds[] = {DataKind::Normal,   DataKind::Normal,    DataKind::Outlier,
-                                 DataKind::SameSign, DataKind::HeavyTail, DataKind::Ties,
-                                 DataKind::Extreme};
-  c.data.kind = draw.pick(kKinds);
-  c.data.seed = draw.next() >> 1;
+void draw_data(Choices& draw, const Profile& profile, Case& c) {
+  c.data.kind = static_cast<DataKind>(draw.weighted(profile.data));
+  constexpr uint32_t kKnownSeeds = 8;
+  if (profile.known_seeds > 0 && draw.chance(profile.known_seeds))
+    c.data.seed = 1 + draw.below(kKnownSeeds);
+  else
+    c.data.seed = draw.seed();
   c.data.nan = c.data.kind == DataKind::Extreme && draw.chance(40);
 }
 
-void draw_world(Draw& draw, Case& c) {
-  constexpr Landing kLandings[] = {Landing::Late, Landing::Late, Landing::Early, Landing::Random};
+void draw_world(Choices& draw, const Profile& profile, Case& c) {
   constexpr uint8_t kPoison[] = {255, 255, 0, 0x7F, 0x5A};
-  c.world.landing = draw.pick(kLandings);
+  c.world.landing = static_cast<Landing>(draw.weighted(profile.landings));
   c.world.poison = draw.pick(kPoison);
   if (draw.chance(15)) {
     c.world.late_rank = draw.between(0, c.shape.ranks - 1);
@@ -256,24 +224,40 @@ void draw_world(Draw& draw, Case& c) {
   if (draw.chance(10)) c.world.padding = Padding::Compute;
 }
 
-void draw_schedule(Draw& draw, Case& c) {
-  const uint32_t place = draw.between(1, 100);
-  if (place <= 35) return;
-  if (place <= 75) {
+void draw_schedule(Choices& draw, const Profile& profile, Case& c) {
+  const size_t policy = draw.weighted(profile.schedules);
+  if (policy == 0) return;
+  if (policy == 1) {
     c.schedule = "random:" + std::to_string(draw.between(0, 1'000'000));
-    return;
+  } else if (policy == 2) {
+    const auto role = static_cast<Role>(draw.between(0, kNumRoles - 1));
+    c.schedule = std::string("slow:") + role_name(role) + "@" +
+                 std::to_string(draw.between(0, c.shape.ranks - 1));
+  } else if (policy == 3) {
+    const uint32_t seed = draw.between(0, 1'000'000);
+    c.schedule = "pct:" + std::to_string(seed) + ":" + std::to_string(draw.between(1, 6));
+  } else {
+    c.schedule = "timed";
   }
-  const auto role = static_cast<Role>(draw.between(0, kNumRoles - 1));
-  c.schedule = std::string("slow:") + role_name(role) + "@" +
-               std::to_string(draw.between(0, c.shape.ranks - 1));
+}
+
+/// Another capacity and other sizes in the buffer of the first launch.
+void draw_other_shape(Choices& draw, const Profile& profile, const Case& c, LaunchSpec& second) {
+  const uint32_t most = *std::max_element(second.tokens.begin(), second.tokens.end());
+  second.shape.hidden = kSides[draw.weighted(profile.short_sides)];
+  second.shape.intermediate = kSides[draw.weighted(profile.short_sides)];
+  second.shape.max_tokens_per_rank =
+      std::max({1u, most, draw.between(0, 2 * std::min(c.shape.max_tokens_per_rank, 256u))});
 }
 
 /// A second launch on the same workspace: other tokens, other routing, other activations.
-void draw_launches(Draw& draw, Theme theme, Case& c) {
+void draw_launches(Choices& draw, const Profile& profile, Theme theme, Case& c) {
   set_launches(c, 1);
-  const uint32_t place = draw.between(1, 100);
-  if (place <= 12) set_launches(c, 2);
-  if (place <= 12 || place > 30) return;
+  // Weights that are kept from case to case still meet new activations.
+  if (profile.known_seeds > 0 && draw.chance(50)) c.launches.front().data.seed = draw.seed();
+  const auto kind = static_cast<SecondLaunch>(draw.weighted(profile.seconds));
+  if (kind == SecondLaunch::Seeds) set_launches(c, 2);
+  if (kind == SecondLaunch::Seeds || kind == SecondLaunch::None) return;
   LaunchSpec second = c.launches.front();
   uint32_t total = 0;
   for (const uint32_t count : c.tokens) total += count;
@@ -281,37 +265,55 @@ void draw_launches(Draw& draw, Theme theme, Case& c) {
       share_out(draw, c.shape.ranks, total == 0 ? 0 : draw.between(0, total));
   for (uint32_t rank = 0; rank < c.shape.ranks; ++rank)
     second.tokens[rank] = std::min(tokens[rank], c.shape.max_tokens_per_rank);
-  second.routing = draw_routing(draw, theme, c, second.tokens);
-  second.data.seed = draw.next() >> 1;
+  second.routing = draw_routing(draw, profile, theme, c, second.tokens);
+  second.data.seed = draw.seed();
+  if (kind == SecondLaunch::Shape) draw_other_shape(draw, profile, c, second);
   c.launches.push_back(second);
 }
 
+bool has_plans(const Case& c) {
+  return std::none_of(c.launches.begin(), c.launches.end(), [&](const LaunchSpec& launch) {
+    return static_cast<bool>(make_plan(launch.shape, c.kernel).error);
+  });
+}
+
 /// Fits what was drawn to what the kernel accepts: fewer stages, and a ring that is safe.
-void fit_kernel(Draw& draw, Theme theme, Case& c) {
+void fit_kernel(Choices& draw, Theme theme, Case& c) {
   KernelOptions& k = c.kernel;
-  const auto safe =
-      static_cast<uint32_t>(smallest_safe_ring(c.shape, {k.block_m, k.block_n}, k.sms_per_rank));
-  if (theme != Theme::ManyLaps && draw.chance(40)) k.ring_blocks = safe + draw.between(0, 6);
-  while (make_plan(c.shape, k).error && k.stages > 1) --k.stages;
-  MOETWIN_CHECK(!make_plan(c.shape, k).error);
+  uint64_t safe = 0;
+  for (const LaunchSpec& launch : c.launches)
+    safe = std::max<uint64_t>(
+        safe, smallest_safe_ring(launch.shape, {k.block_m, k.block_n}, k.sms_per_rank));
+  if (theme != Theme::ManyLaps && draw.chance(40))
+    k.ring_blocks = static_cast<uint32_t>(safe) + draw.between(0, 6);
+  while (!has_plans(c) && k.stages > 1) --k.stages;
+  MOETWIN_CHECK(has_plans(c));
+}
+
+Case draw_parts(Choices& draw, const Profile& profile) {
+  const auto theme = static_cast<Theme>(draw.weighted(profile.themes));
+  Case c;
+  draw_shape(draw, profile, theme, c);
+  draw_kernel(draw, profile, theme, c);
+  draw_tokens(draw, profile, theme, c);
+  c.routing = draw_routing(draw, profile, theme, c, c.tokens);
+  draw_data(draw, profile, c);
+  draw_world(draw, profile, c);
+  draw_schedule(draw, profile, c);
+  draw_launches(draw, profile, theme, c);
+  fit_kernel(draw, theme, c);
+  return c;
 }
 
 }  // namespace
 
 Case random_case(uint64_t seed, uint64_t index) {
-  Draw draw(seed, index);
-  const Theme theme = draw_theme(draw);
-  Case c;
-  draw_shape(draw, theme, c);
-  draw_kernel(draw, theme, c);
-  draw_tokens(draw, theme, c);
-  c.routing = draw_routing(draw, theme, c, c.tokens);
-  draw_data(draw, c);
-  draw_world(draw, c);
-  draw_schedule(draw, c);
-  draw_launches(draw, theme, c);
-  fit_kernel(draw, theme, c);
-  return c;
+  Choices draw(seed, index);
+  return draw_parts(draw, recorded_profile());
+}
+
+Case draw_case(Choices& draw, const Profile& base) {
+  return draw_parts(draw, draw_profile(draw, base));
 }
 
 bool widen_tiles(Case& c) {

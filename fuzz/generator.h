@@ -1,9 +1,12 @@
 // Random cases that are small, valid and cover what a fused MoE layer gets wrong: a case follows
-// from (seed, index) alone. It draws no fault and needs no file. Running cases is not its business.
+// from its draws (choices.h) alone. It draws no fault and needs no file. Running cases is not its
+// business.
 #pragma once
 
 #include <cstdint>
 
+#include "fuzz/choices.h"
+#include "fuzz/profile.h"
 #include "model/case.h"
 
 namespace moetwin {
@@ -11,6 +14,9 @@ namespace moetwin {
 /// Case number `index` of stream `seed`; the same on every machine. make_plan accepts it, no launch
 /// routes more than kMaxGeneratedRows rows, and most take some milliseconds.
 Case random_case(uint64_t seed, uint64_t index);
+
+/// A case of a swarm around `base`: any draws give a valid case, the same draws the same case.
+Case draw_case(Choices& draw, const Profile& base);
 
 constexpr uint32_t kMaxGeneratedRows = 400;
 

@@ -163,7 +163,7 @@ std::shared_ptr<const WeightSource> WeightCache::weights(const DataSpec& data, c
   for (const Entry& entry : entries_) {
     if (entry.data == data && entry.shape == key) return entry.source;
   }
-  entries_.push_back({data, key, make_weights(data, shape)});
+  entries_.push_back({data, key, maker_ ? maker_(data, shape) : make_weights(data, shape)});
   return entries_.back().source;
 }
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/kernel_options.h"
@@ -92,6 +93,9 @@ void set_launches(Case& c, uint32_t count);
 /// Shares weights between the launches of one case that have the same hidden and intermediate size.
 class WeightCache {
  public:
+  /// `maker` empty: make_weights().
+  explicit WeightCache(WeightMaker maker = {}) : maker_(std::move(maker)) {}
+
   std::shared_ptr<const WeightSource> weights(const DataSpec& data, const Shape& shape);
 
  private:
@@ -100,6 +104,7 @@ class WeightCache {
     Shape shape;
     std::shared_ptr<const WeightSource> source;
   };
+  WeightMaker maker_;
   std::vector<Entry> entries_;
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -28,6 +29,12 @@ class WeightSource {
   /// expert alive by holding the pointer; a source may make it anew after the last one is dropped.
   virtual std::shared_ptr<const ExpertWeights> expert(uint32_t expert) const = 0;
 };
+
+struct DataSpec;
+/// Makes the weights of a spec where a run wants them from elsewhere than make_weights(), with equal
+/// bits. Thread safe.
+using WeightMaker =
+    std::function<std::shared_ptr<const WeightSource>(const DataSpec& spec, const Shape& shape)>;
 
 /// What one rank brings to a launch.
 struct RankInput {

@@ -21,6 +21,7 @@ struct RunOptions {
   bool full_k_loop = false;  ///< --k-loop full
   bool record = false;       ///< schedule_string lists every choice, whatever the policy was
   std::string trace_path;    ///< empty: no timeline
+  WeightMaker weights;       ///< empty: every run makes its own
 };
 
 /// What kind of mistake a finding is; the names are those of the JSON output.

@@ -218,7 +218,7 @@ Findings belongs_to_target(const Files& files) {
     const bool collected = (place_of(folder) >= 0 && folder != "common") ||
                            folder == "model/numerics" || folder == "app/yardstick" ||
                            folder == "cuda/ranks" || folder == "tests/package" ||
-                           folder == "tests/gpu_check";
+                           folder == "tests/gpu_check" || folder == "fuzz/targets";
     if (!collected) findings.push_back(at(path, 0, "no target collects this file"));
     if (ends_with(path, ".cu") && folder != "cuda" && folder != "tests/gpu_check")
       findings.push_back(at(path, 0, "device code lies in cuda/ and tests/gpu_check/"));

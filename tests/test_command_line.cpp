@@ -45,7 +45,7 @@ TEST_CASE(
   CHECK(help.status == 0);
   CHECK(help.err.empty());
   for (const char* verb : {"run", "diff", "case", "golden", "explain", "report", "layout", "ring",
-                           "explore", "faults", "bench"}) {
+                           "explore", "faults", "fuzz", "shrink", "bench"}) {
     CAPTURE(verb);
     CHECK(contains(help.out, std::string("\n  ") + verb + " "));
     const Ran ran = dir.run(std::string(verb) + " --help");

@@ -1,0 +1,173 @@
+// Shrinking keeps a verdict and gets rid of the rest; relations hold for the right program and
+// break for a wrong one.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "common/check.h"
+#include "cpu_sim/schedule.h"
+#include "fuzz/choices.h"
+#include "fuzz/differential.h"
+#include "fuzz/exhaustive.h"
+#include "fuzz/generator.h"
+#include "fuzz/relations.h"
+#include "fuzz/shrink.h"
+#include "model/case.h"
+
+using namespace moetwin;
+
+namespace {
+
+uint64_t total_tokens(const Case& c) {
+  uint64_t tokens = 0;
+  for (const LaunchSpec& launch : c.launches)
+    for (const uint32_t count : launch.tokens) tokens += count;
+  return tokens;
+}
+
+/// The first case of a stream in which the plant shows.
+Case case_that_shows(const std::string& plant, const JudgeOptions& judge) {
+  for (uint64_t index = 0; index < 400; ++index) {
+    Choices draw(9, index);
+    Case c = draw_case(draw, small_profile());
+    c.plant = plant;
+    if (total_tokens(c) > 20 && !judge_case(c, judge).cause.none()) return c;
+  }
+  FAIL("no case shows ", plant);
+  return {};
+}
+
+Case small_case() {
+  return parse_case(R"({"shape":{"ranks":2,"experts":4,"topk":2,"hidden":256,"intermediate":128,
+      "max_tokens_per_rank":9},"tokens":[9,5],"routing":{"kind":"zipf","seed":4},"launches":2,
+      "kernel":{"sms_per_rank":2,"stages":3}})",
+                    "");
+}
+
+}  // namespace
+
+TEST_CASE("shrink: a finding of the protocol ends as a case that a person can read") {
+  ShrinkOptions options;
+  options.judge.math = false;
+  for (const char* plant : {"F25c", "F22b"}) {
+    CAPTURE(plant);
+    const Case c = case_that_shows(plant, options.judge);
+    const Judged before = judge_case(c, options.judge);
+    const ShrinkResult small = shrink_case(c, options);
+    CHECK(small.finished);
+    CHECK(small.cause.kind == before.cause.kind);
+    CHECK(small.cause.site == before.cause.site);
+    CHECK(judge_case(small.c, options.judge).cause.kind == before.cause.kind);
+    CHECK(small.c.plant == plant);
+    CHECK(small.c.shape.ranks <= 2);
+    CHECK(small.c.shape.experts <= 4);
+    CHECK(small.c.launches.size() == 1);
+    CHECK(small.c.kernel.sms_per_rank == 1);
+    CHECK(small.c.world.landing == Landing::Late);
+    CHECK(small.c.shape.hidden == 128);
+    if (plant == std::string("F25c")) CHECK(total_tokens(small.c) <= 2);
+  }
+}
+
+TEST_CASE("shrink: a difference of values keeps its stage") {
+  ShrinkOptions options;
+  const Case c = case_that_shows("F58b", options.judge);
+  const ShrinkResult small = shrink_case(c, options);
+  CHECK(small.cause.kind == "mismatch");
+  CHECK(small.cause.site == judge_case(c, options.judge).cause.site);
+  CHECK(total_tokens(small.c) == 1);
+  CHECK(small.c.shape.topk == 1);
+  CHECK(small.c.shape.experts == 1);
+}
+
+TEST_CASE("shrink: a case without a finding is refused, and runs are counted") {
+  ShrinkOptions options;
+  CHECK_THROWS_WITH_AS(shrink_case(small_case(), options), doctest::Contains("no finding"),
+                       InputError);
+  options.judge.math = false;
+  const Case c = case_that_shows("F25c", options.judge);
+  options.most_runs = 5;
+  const ShrinkResult cut = shrink_case(c, options);
+  CHECK(cut.runs == 5);
+  CHECK(!cut.finished);
+}
+
+TEST_CASE("shrink: of a schedule only the choices that matter are left") {
+  // Three SMs and a ring one block short: fifo ends, some orders of claims do not.
+  Case c = parse_case(R"({"shape":{"ranks":1,"experts":2,"topk":2,"hidden":128,"intermediate":128,
+      "max_tokens_per_rank":1},"routing":{"kind":"explicit","topk_idx":[[[0,1]]]},
+      "kernel":{"sms_per_rank":3,"ring_blocks":1}})",
+                      "");
+  ExhaustiveOptions all;
+  all.run.math = false;
+  all.run.unsafe_ring = true;
+  all.run.threads = 1;
+  all.schedules = 5000;
+  explore_exhaustively(c, all, [&](const RunResult& run, const CoverageObserver&) {
+    if (run.failed()) c.schedule = run.schedule_string;
+    return !run.failed();
+  });
+  const size_t choices = parse_schedule(c.schedule).deviations.size();
+  REQUIRE(choices > 3);
+  ShrinkOptions options;
+  options.judge.math = false;
+  options.judge.unsafe_ring = true;
+  const ShrinkResult small = shrink_case(c, options);
+  CHECK(small.cause.kind == "deadlock");
+  const Schedule kept = parse_schedule(small.c.schedule);
+  CHECK(!kept.deviations.empty());
+  CHECK(kept.deviations.size() < choices);
+  for (size_t out = 0; out < kept.deviations.size(); ++out) {
+    Schedule fewer = kept;
+    fewer.deviations.erase(fewer.deviations.begin() + static_cast<ptrdiff_t>(out));
+    Case without = small.c;
+    without.schedule = to_string(fewer);
+    CHECK(judge_case(without, options.judge).cause.kind != "deadlock");
+  }
+}
+
+TEST_CASE("relations: each holds for the kernel as it is, and says nothing about few cases") {
+  uint32_t applied[kNumRelations] = {};
+  for (uint64_t index = 0; index < 40; ++index) {
+    Choices draw(21, index);
+    const Case c = draw_case(draw, small_profile());
+    JudgeOptions judge;
+    judge.relation = static_cast<Relation>(index % kNumRelations);
+    judge.relation_seed = index;
+    const Judged judged = judge_case(c, judge);
+    CAPTURE(index);
+    CHECK_MESSAGE(judged.cause.none(), judged.finding.text);
+    applied[index % kNumRelations] += judged.related ? 1 : 0;
+  }
+  for (uint32_t i = 0; i < kNumRelations; ++i) {
+    CAPTURE(relation_name(static_cast<Relation>(i)));
+    if (static_cast<Relation>(i) != Relation::LaunchAlone) CHECK(applied[i] > 0);
+  }
+}
+
+TEST_CASE("relations: a result that does not follow the change is named") {
+  const Case c = small_case();
+  LayerResult result;
+  result.shape = c.shape;
+  result.tokens = {2, 1};
+  result.y.assign(3 * c.shape.hidden, 0);
+  for (size_t i = 0; i < result.y.size(); ++i) result.y[i] = static_cast<uint16_t>(i);
+  const auto broken = [&](Relation relation, const LayerResult& changed) {
+    const auto related = related_case(relation, c, 3);
+    REQUIRE(related);
+    return broken_relation(*related, {result, result}, {result, changed});
+  };
+  CHECK(broken(Relation::Schedule, result).empty());
+  LayerResult other = result;
+  other.y[c.shape.hidden + 5] ^= 1;
+  CHECK(broken(Relation::Schedule, other).find("rank 0: y of token 1") != std::string::npos);
+  other.tokens = {1, 2};
+  CHECK(broken(Relation::Poison, other).find("other tokens") != std::string::npos);
+  const auto alone = related_case(Relation::LaunchAlone, c, 3);
+  REQUIRE(alone);
+  CHECK(alone->first_launch == 1);
+  CHECK(alone->c.launches.size() == 1);
+  CHECK(!(related_case(Relation::Capacity, c, 3)->c == c));
+}
