@@ -45,7 +45,7 @@ TEST_CASE(
   CHECK(help.status == 0);
   CHECK(help.err.empty());
   for (const char* verb : {"run", "diff", "case", "golden", "explain", "report", "layout", "ring",
-                           "explore", "faults", "fuzz", "shrink", "bench"}) {
+                           "explore", "faults", "fuzz", "shrink", "numerics", "bench"}) {
     CAPTURE(verb);
     CHECK(contains(help.out, std::string("\n  ") + verb + " "));
     const Ran ran = dir.run(std::string(verb) + " --help");
@@ -61,7 +61,7 @@ TEST_CASE(
     CHECK(ran.status == 0);
     CHECK(contains(ran.out, "Examples:\n"));
   }
-  for (const char* verb : {"fuzz", "shrink", "numerics"}) {
+  for (const char* verb : {"train", "serve"}) {
     CAPTURE(verb);
     CHECK(!contains(help.out, std::string("\n  ") + verb + " "));
     const Ran ran = dir.run(verb);
