@@ -32,6 +32,8 @@ constexpr Verb kVerbs[] = {
     {"fuzz", "random cases on two backends: findings, coverage", add_fuzz},
     {"shrink", "a smaller case with the same verdict", add_shrink},
     {"faults", "planted faults and generated mutants: the kill score", add_faults},
+    {"numerics", "the error of each quantisation and combine choice; which explains a given y",
+     add_numerics},
     {"bench", "speed, as ratios measured in one run", add_bench},
 };
 

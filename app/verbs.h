@@ -37,5 +37,6 @@ VerbAction add_explore(VerbOptions& options);
 VerbAction add_faults(VerbOptions& options);
 VerbAction add_fuzz(VerbOptions& options);
 VerbAction add_shrink(VerbOptions& options);
+VerbAction add_numerics(VerbOptions& options);
 
 }  // namespace moetwin

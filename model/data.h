@@ -15,8 +15,9 @@
 namespace moetwin {
 
 /// Fills x_codes [tokens, H] and x_scales [tokens, H/128] of each rank and leaves the rest of
-/// `ranks` as it is, after making it one entry a rank. Kind file reads rows of x.codes and x.scales
-/// in order of `tokens`. Throws InputError for counts or files that do not fit the shape.
+/// `ranks` as it is, after making it one entry a rank. Kind file reads rows of x.codes and
+/// x.scales, or quantises those of x, in order of `tokens`. Throws InputError for counts or files
+/// that do not fit the shape.
 void make_activations(const DataSpec& spec, const Shape& shape, std::span<const uint32_t> tokens,
                       std::vector<RankInput>& ranks);
 
@@ -26,9 +27,16 @@ void make_activations(const DataSpec& spec, const Shape& shape, std::span<const 
 /// file opens the data file at once, and throws InputError if it does not fit the shape.
 std::shared_ptr<const WeightSource> make_weights(const DataSpec& spec, const Shape& shape);
 
-/// Whether the tensors exist in a form before quantisation: only generated ones do. For kinds that
-/// choose codes directly (ties, in part, and extreme) that form is code times scale.
+/// Whether the tensors exist in a form before quantisation: generated ones do, and those of a data
+/// file that holds x, w1 and w2. For kinds that choose codes directly (ties, in part, and extreme)
+/// that form is code times scale. Throws InputError if the file cannot be read.
 bool has_unquantised(const DataSpec& spec);
+
+/// What tensors before quantisation are made from; both must have them.
+struct UnquantisedSpecs {
+  DataSpec x;
+  DataSpec weights;
+};
 
 /// x before quantisation: `x[rank]` is [tokens, H]. `spec` must have it.
 void make_unquantised_activations(const DataSpec& spec, const Shape& shape,

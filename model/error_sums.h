@@ -18,6 +18,7 @@ class ErrorSums {
     if (!finite) ++non_finite_result_;
     if (!reference_finite) ++non_finite_reference_;
     if (!finite || !reference_finite) return;
+    ++finite_;
     const double error = result - reference;
     error_square_ += error * error;
     reference_square_ += reference * reference;
@@ -43,6 +44,7 @@ class ErrorSums {
       max_abs_ = later.max_abs_;
       worst_place_ = later.worst_place_;
     }
+    finite_ += later.finite_;
     non_finite_result_ += later.non_finite_result_;
     non_finite_reference_ += later.non_finite_reference_;
   }
@@ -69,6 +71,8 @@ class ErrorSums {
   double max_abs() const { return max_abs_; }
   /// The first place of max_abs.
   uint64_t worst_place() const { return worst_place_; }
+  /// Elements that are finite on both sides.
+  uint64_t finite() const { return finite_; }
   uint64_t non_finite_result() const { return non_finite_result_; }
   uint64_t non_finite_reference() const { return non_finite_reference_; }
 
@@ -81,6 +85,7 @@ class ErrorSums {
   double reference_size_ = 0;
   double max_abs_ = 0;
   uint64_t worst_place_ = 0;
+  uint64_t finite_ = 0;
   uint64_t non_finite_result_ = 0;
   uint64_t non_finite_reference_ = 0;
 };

@@ -14,12 +14,18 @@ namespace {
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr size_t kMaxDimensions = 32;
 
+struct Header {
+  std::string type;
+  bool column_major = false;
+  std::vector<uint64_t> shape;
+};
+
 /// Reads the header, a Python dict literal with the keys descr, fortran_order and shape.
 class HeaderReader {
  public:
   HeaderReader(std::string_view text, const std::string& name) : text_(text), name_(name) {}
 
-  void read(NpyIntegers& array) {
+  void read(Header& array) {
     expect('{');
     bool seen[3] = {};
     while (!accept('}')) {
@@ -29,7 +35,7 @@ class HeaderReader {
       if (field == 3) fail("has an unknown key '" + one_line(key, 40) + "'");
       if (seen[field]) fail("gives '" + std::string(key) + "' twice");
       seen[field] = true;
-      if (field == 0) read_type(array);
+      if (field == 0) array.type = std::string(quoted());
       if (field == 1) array.column_major = boolean();
       if (field == 2) read_shape(array);
       if (accept('}')) break;
@@ -83,19 +89,7 @@ class HeaderReader {
     fail("has a fortran_order that is neither True nor False");
   }
 
-  void read_type(NpyIntegers& array) {
-    const std::string_view type = quoted();
-    const bool known = type.size() == 3 && (type[0] == '<' || (type[0] == '|' && type[2] == '1')) &&
-                       (type[1] == 'i' || type[1] == 'u') &&
-                       (type[2] == '1' || type[2] == '2' || type[2] == '4' || type[2] == '8');
-    if (!known) {
-      fail("has dtype '" + one_line(type, 40) + "', which is not a little-endian integer");
-    }
-    array.is_signed = type[1] == 'i';
-    array.item_bytes = static_cast<uint32_t>(type[2] - '0');
-  }
-
-  void read_shape(NpyIntegers& array) {
+  void read_shape(Header& array) {
     expect('(');
     while (!accept(')')) {
       skip_blanks();
@@ -116,21 +110,13 @@ class HeaderReader {
   size_t at_ = 0;
 };
 
-}  // namespace
+struct Parts {
+  Header header;
+  std::span<const uint8_t> data;
+};
 
-int64_t NpyIntegers::at(uint64_t row, uint64_t column) const {
-  const uint64_t index = column_major ? column * shape[0] + row : row * shape[1] + column;
-  uint64_t value = 0;
-  std::memcpy(&value, bytes.data() + index * item_bytes, item_bytes);
-  if (is_signed) {
-    const uint32_t unused_bits = 64 - 8 * item_bytes;
-    return static_cast<int64_t>(value << unused_bits) >> unused_bits;
-  }
-  constexpr uint64_t kMax = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-  return static_cast<int64_t>(value < kMax ? value : kMax);
-}
-
-NpyIntegers parse_npy(std::span<const uint8_t> bytes, const std::string& name) {
+/// Header and data of a whole file.
+Parts split(std::span<const uint8_t> bytes, const std::string& name) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const size_t version_at = kMagic.size();
   const size_t length_at = version_at + 2;
@@ -148,21 +134,86 @@ NpyIntegers parse_npy(std::span<const uint8_t> bytes, const std::string& name) {
   if (text.size() < header_at || text.size() - header_at < header_bytes) {
     throw InputError(name + ": ends inside its npy header");
   }
+  Parts parts;
+  HeaderReader(text.substr(header_at, header_bytes), name).read(parts.header);
+  parts.data = bytes.subspan(header_at + header_bytes);
+  return parts;
+}
 
-  NpyIntegers array;
-  HeaderReader(text.substr(header_at, header_bytes), name).read(array);
-  array.bytes = bytes.subspan(header_at + header_bytes);
-  uint64_t wanted = array.item_bytes;
-  for (const uint64_t extent : array.shape) {
+void check_size(const std::vector<uint64_t>& shape, uint64_t item_bytes,
+                std::span<const uint8_t> data, const std::string& name) {
+  uint64_t wanted = item_bytes;
+  for (const uint64_t extent : shape) {
     if (__builtin_mul_overflow(wanted, extent, &wanted)) {
       throw InputError(name + ": the npy shape has more elements than 64 bits count");
     }
   }
-  if (wanted != array.bytes.size()) {
-    throw InputError(name + ": holds " + std::to_string(array.bytes.size()) +
+  if (wanted != data.size()) {
+    throw InputError(name + ": holds " + std::to_string(data.size()) +
                      " bytes of data; its npy header asks for " + std::to_string(wanted));
   }
+}
+
+Dtype dtype_of_type(std::string_view type) {
+  struct Known {
+    std::string_view type;
+    Dtype dtype;
+  };
+  constexpr Known kKnown[] = {{"<f4", Dtype::F32},   {"<i4", Dtype::I32},    {"<i8", Dtype::I64},
+                              {"|u1", Dtype::U8},    {"<u2", Dtype::Bf16},   {"<V2", Dtype::Bf16},
+                              {"|V2", Dtype::Bf16},  {"|i1", Dtype::F8E4m3}, {"|V1", Dtype::F8E4m3},
+                              {"<V1", Dtype::F8E4m3}};
+  for (const Known& known : kKnown)
+    if (known.type == type) return known.dtype;
+  return Dtype::Other;
+}
+
+}  // namespace
+
+int64_t NpyIntegers::at(uint64_t row, uint64_t column) const {
+  const uint64_t index = column_major ? column * shape[0] + row : row * shape[1] + column;
+  uint64_t value = 0;
+  std::memcpy(&value, bytes.data() + index * item_bytes, item_bytes);
+  if (is_signed) {
+    const uint32_t unused_bits = 64 - 8 * item_bytes;
+    return static_cast<int64_t>(value << unused_bits) >> unused_bits;
+  }
+  constexpr uint64_t kMax = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  return static_cast<int64_t>(value < kMax ? value : kMax);
+}
+
+NpyIntegers parse_npy(std::span<const uint8_t> bytes, const std::string& name) {
+  const Parts parts = split(bytes, name);
+  const std::string_view type = parts.header.type;
+  const bool known = type.size() == 3 && (type[0] == '<' || (type[0] == '|' && type[2] == '1')) &&
+                     (type[1] == 'i' || type[1] == 'u') &&
+                     (type[2] == '1' || type[2] == '2' || type[2] == '4' || type[2] == '8');
+  if (!known) {
+    throw InputError(name + ": the npy header has dtype '" + one_line(type, 40) +
+                     "', which is not a little-endian integer");
+  }
+  NpyIntegers array;
+  array.shape = parts.header.shape;
+  array.is_signed = type[1] == 'i';
+  array.item_bytes = static_cast<uint32_t>(type[2] - '0');
+  array.column_major = parts.header.column_major;
+  array.bytes = parts.data;
+  check_size(array.shape, array.item_bytes, array.bytes, name);
   return array;
+}
+
+TensorView parse_npy_tensor(std::span<const uint8_t> bytes, const std::string& name) {
+  const Parts parts = split(bytes, name);
+  TensorView tensor;
+  tensor.dtype_text = parts.header.type;
+  tensor.dtype = dtype_of_type(parts.header.type);
+  tensor.shape = parts.header.shape;
+  tensor.bytes = parts.data;
+  if (parts.header.column_major && tensor.shape.size() > 1)
+    throw InputError(name + ": fortran_order is True; tensors are read in row-major order");
+  if (tensor.dtype != Dtype::Other)
+    check_size(tensor.shape, dtype_bytes(tensor.dtype), tensor.bytes, name);
+  return tensor;
 }
 
 }  // namespace moetwin

@@ -1,11 +1,14 @@
-// The .npy format: one array of integers, read from bytes. Only what a routing trace needs: little
-// endian integers of 1 to 8 bytes, either order of storage.
+// The .npy format: one array, read from bytes. Little endian only: integers in either order of
+// storage for routing traces, and rows of any type that a tensor may have. Numpy has no BF16 and no
+// FP8: their bits come as two-byte and one-byte items.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "model/safetensors.h"
 
 namespace moetwin {
 
@@ -24,5 +27,10 @@ struct NpyIntegers {
 /// Parses a whole file's bytes; `name` stands for the file in messages. Throws InputError for
 /// anything but a complete file of versions 1 to 3 that holds such integers.
 NpyIntegers parse_npy(std::span<const uint8_t> bytes, const std::string& name);
+
+/// The same for an array in row-major order as a tensor: f4, i4, i8, u1; u2 and V2 are BF16, i1 and
+/// V1 are F8_E4M3. Another type is Dtype::Other. Throws InputError for anything but a complete file
+/// in that order.
+TensorView parse_npy_tensor(std::span<const uint8_t> bytes, const std::string& name);
 
 }  // namespace moetwin

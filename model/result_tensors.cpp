@@ -11,7 +11,7 @@
 
 #include "common/check.h"
 #include "model/digest.h"
-#include "model/safetensors.h"
+#include "model/tensor_files.h"
 
 namespace moetwin {
 namespace {
@@ -58,6 +58,31 @@ struct AllScales {
     }
   }
 };
+
+/// One matrix of every expert before quantisation, one after the other.
+TensorSource unquantised_matrix(const char* name, Dims dims, const Shape& shape,
+                                const DataSpec& spec, std::vector<float> UnquantisedExpert::*part) {
+  const auto produce = [&shape, &spec, part](const ByteSink& sink) {
+    for (uint32_t expert = 0; expert < shape.experts; ++expert)
+      sink(bytes_of(make_unquantised_expert(spec, shape, expert).*part));
+  };
+  return {name, Dtype::F32, std::move(dims), produce};
+}
+
+/// x, w1 and w2 before quantisation; `specs` and `x` outlive what is added.
+void add_unquantised(const Problem& problem, const UnquantisedSpecs& specs,
+                     const std::vector<std::vector<float>>& x, uint64_t tokens,
+                     std::vector<TensorSource>& tensors) {
+  const Shape& shape = problem.shape;
+  const uint64_t intermediate = shape.intermediate;
+  tensors.push_back({"x", Dtype::F32, {tokens, shape.hidden}, [&x](const ByteSink& sink) {
+                       for (const std::vector<float>& rank : x) sink(bytes_of(rank));
+                     }});
+  tensors.push_back(unquantised_matrix("w1", {shape.experts, 2 * intermediate, shape.hidden}, shape,
+                                       specs.weights, &UnquantisedExpert::w1));
+  tensors.push_back(unquantised_matrix("w2", {shape.experts, shape.hidden, intermediate}, shape,
+                                       specs.weights, &UnquantisedExpert::w2));
+}
 
 std::vector<int32_t> row_keys(const std::vector<RoutedRow>& rows) {
   std::vector<int32_t> keys;
@@ -161,14 +186,15 @@ class DumpReader {
     }
   }
 
-  SafetensorsFile file_;
+  TensorFiles file_;
   const Shape& shape_;
   LayerResult result_;
 };
 
 }  // namespace
 
-void write_dump(const std::string& path, const Problem& problem, const LayerResult& result) {
+void write_dump(const std::string& path, const Problem& problem, const LayerResult& result,
+                const UnquantisedSpecs* unquantised) {
   MOETWIN_CHECK(problem.shape == result.shape);
   const Shape& shape = problem.shape;
   const uint64_t tokens = sum(result.tokens);
@@ -214,6 +240,11 @@ void write_dump(const std::string& path, const Problem& problem, const LayerResu
                                  &ExpertWeights::w1_codes));
   tensors.push_back(
       expert_codes("w2.codes", {experts, hidden, intermediate}, problem, &ExpertWeights::w2_codes));
+  std::vector<std::vector<float>> x;
+  if (unquantised != nullptr) {
+    make_unquantised_activations(unquantised->x, shape, result.tokens, x);
+    add_unquantised(problem, *unquantised, x, tokens, tensors);
+  }
   write_safetensors(path, tensors);
 }
 

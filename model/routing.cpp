@@ -11,8 +11,8 @@
 #include "model/counter_random.h"
 #include "model/launch_sizes.h"
 #include "model/routing_kinds.h"
-#include "model/safetensors.h"
 #include "model/team.h"
+#include "model/tensor_files.h"
 #include "model/trace_files.h"
 
 namespace moetwin {
@@ -102,7 +102,7 @@ GivenRouting take_trace(const RoutingSpec& spec, const Shape& shape, uint64_t to
 }
 
 GivenRouting take_file(const RoutingSpec& spec, const Shape& shape, uint64_t total) {
-  const SafetensorsFile file(spec.path);
+  const TensorFiles file(spec.path);
   const std::vector<uint64_t> wanted = {total, shape.topk};
   constexpr std::array<Dtype, 2> kIdTypes = {Dtype::I64, Dtype::I32};
   constexpr std::array<Dtype, 1> kWeightTypes = {Dtype::F32};

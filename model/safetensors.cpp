@@ -173,36 +173,6 @@ TensorMap parse_safetensors(std::span<const uint8_t> bytes, const std::string& n
   return tensors;
 }
 
-SafetensorsFile::SafetensorsFile(const std::string& path)
-    : path_(one_line(path)), file_(MappedFile::open(path)) {
-  tensors_ = parse_safetensors(file_->bytes(), path_);
-}
-
-const TensorView& SafetensorsFile::tensor(std::string_view name) const {
-  const auto found = tensors_.find(name);
-  if (found == tensors_.end()) {
-    refuse(path_, "has no tensor \"" + one_line(name, 60) + "\"");
-  }
-  return found->second;
-}
-
-const TensorView& SafetensorsFile::tensor(std::string_view name, std::span<const Dtype> dtypes,
-                                          const std::vector<uint64_t>& shape) const {
-  const TensorView& found = tensor(name);
-  if (std::find(dtypes.begin(), dtypes.end(), found.dtype) == dtypes.end()) {
-    std::string wanted;
-    for (const Dtype dtype : dtypes)
-      wanted += (wanted.empty() ? "" : " or ") + std::string(dtype_name(dtype));
-    refuse(tensor_label(path_, name),
-           "dtype " + one_line(found.dtype_text, 20) + " is not " + wanted);
-  }
-  if (found.shape != shape) {
-    refuse(tensor_label(path_, name),
-           "shape " + shape_text(found.shape) + " is not " + shape_text(shape));
-  }
-  return found;
-}
-
 TensorSource tensor_source(std::string name, Dtype dtype, std::vector<uint64_t> shape,
                            std::span<const uint8_t> bytes) {
   return {std::move(name), dtype, std::move(shape), [bytes](const ByteSink& sink) { sink(bytes); }};

@@ -1,6 +1,6 @@
-// The .safetensors format: named tensors in one file, read through a memory map and written in one
-// pass. It checks everything the bytes claim before trusting it and knows nothing of what the
-// tensors mean. Numbers in the file are little endian and need not be aligned.
+// The .safetensors format: named tensors in one file, read from its bytes and written in one pass.
+// It checks everything the bytes claim before trusting it and knows nothing of what the tensors
+// mean. Numbers in the file are little endian and need not be aligned.
 #pragma once
 
 #include <cstddef>
@@ -44,29 +44,6 @@ constexpr uint64_t kMaxSafetensorsHeader = uint64_t{8} << 20;
 /// JSON it should be or gives a name twice; for a shape that overflows or does not match its byte
 /// range; for ranges that overlap, leave a gap or do not end with the file.
 TensorMap parse_safetensors(std::span<const uint8_t> bytes, const std::string& name);
-
-class MappedFile;
-
-/// An open file. Copies share one memory map.
-class SafetensorsFile {
- public:
-  /// Throws InputError if the file cannot be opened, and as parse_safetensors.
-  explicit SafetensorsFile(const std::string& path);
-
-  const std::string& path() const { return path_; }
-  bool has(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
-  /// Throws InputError naming the file if there is no such tensor.
-  const TensorView& tensor(std::string_view name) const;
-  /// As tensor(), and throws InputError unless the type is one of `dtypes` and the shape `shape`.
-  const TensorView& tensor(std::string_view name, std::span<const Dtype> dtypes,
-                           const std::vector<uint64_t>& shape) const;
-  const TensorMap& tensors() const { return tensors_; }
-
- private:
-  std::string path_;
-  std::shared_ptr<const MappedFile> file_;
-  TensorMap tensors_;
-};
 
 /// Takes bytes of a tensor in order; called as often as the producer likes.
 using ByteSink = std::function<void(std::span<const uint8_t>)>;

@@ -10,7 +10,7 @@
 #include "model/compare.h"
 #include "model/naive.h"
 #include "model/result_tensors.h"
-#include "model/safetensors.h"
+#include "model/tensor_files.h"
 #include "tests/sample_problem.h"
 
 namespace moetwin {
@@ -30,7 +30,7 @@ class TemporaryPath {
 };
 
 template <typename T>
-std::vector<T> values(const SafetensorsFile& file, const char* name) {
+std::vector<T> values(const TensorFiles& file, const char* name) {
   const TensorView& view = file.tensor(name);
   std::vector<T> out(view.bytes.size() / sizeof(T));
   std::memcpy(out.data(), view.bytes.data(), view.bytes.size());
@@ -57,7 +57,7 @@ TEST_CASE("result_tensors: a dump holds the inputs under the names and shapes of
   const Problem problem = test::draw_problem(kShape, kTokens, 2);
   const LayerResult result = run_naive(problem);
   write_dump(path.string(), problem, result);
-  const SafetensorsFile file(path.string());
+  const TensorFiles file(path.string());
   using Dims = std::vector<uint64_t>;
   CHECK(file.tensor("y").shape == Dims{5, 256});
   CHECK(file.tensor("y").dtype == Dtype::Bf16);
@@ -103,7 +103,7 @@ TEST_CASE("result_tensors: stages that were not tapped are not in the dump") {
   result.l1_codes.clear();
   result.l1_scales.clear();
   write_dump(path.string(), problem, result);
-  const SafetensorsFile file(path.string());
+  const TensorFiles file(path.string());
   CHECK(!file.has("l1.codes"));
   CHECK(!file.has("l1.scales"));
   const LayerResult back = read_dump(path.string(), kShape, kTokens);

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "model/safetensors.h"
+#include "model/tensor_files.h"
 #include "tests/input_checks.h"
 
 namespace moetwin {
@@ -59,7 +59,7 @@ TEST_CASE("safetensors: what is written is read back, each tensor aligned to its
                                   tensor_source("rows", Dtype::I32, {1, 2}, rows),
                                   tensor_source("empty", Dtype::F32, {0, 4}, nothing),
                                   tensor_source("ids", Dtype::I64, {}, ids)});
-  const SafetensorsFile read(file.path());
+  const TensorFiles read(file.path());
   CHECK(read.tensors().size() == 7);
   const auto same = [&](const char* name, Dtype dtype, const std::vector<uint64_t>& shape,
                         const void* values, size_t bytes) {
@@ -89,7 +89,7 @@ TEST_CASE("safetensors: a tensor may be made in pieces, and a failed write leave
                         for (int i = 0; i < 3; ++i) sink(piece);
                       }};
   write_safetensors(file.path(), {source});
-  CHECK(SafetensorsFile(file.path()).tensor("x").bytes.size() == 6);
+  CHECK(TensorFiles(file.path()).tensor("x").bytes.size() == 6);
   const std::string good = read_all(file.path());
 
   source.shape = {4, 2};
@@ -104,7 +104,7 @@ TEST_CASE("safetensors: a tensor that is absent or of another type or shape is r
   const std::vector<float> values = {1, 2};
   const TemporaryFile file(".safetensors");
   write_safetensors(file.path(), {tensor_source("a", Dtype::F32, {2}, values)});
-  const SafetensorsFile read(file.path());
+  const TensorFiles read(file.path());
   CHECK(read.has("a"));
   CHECK_FALSE(read.has("b"));
   const Dtype codes[] = {Dtype::F8E4m3, Dtype::U8};

@@ -193,6 +193,7 @@ void Bench::combine(size_t variant) {
   const std::vector<uint16_t>& l2 = l2_[plan_.ffn_of_variant[variant]];
   const bool weight = result.variant->ffn.weight_place == WeightPlace::AtCombine;
   result.y.resize(num_tokens_ * shape_.hidden);
+  ErrorSums& errors = result.stages[static_cast<size_t>(BenchStage::Combine)];
   std::vector<CombineSlot> slots;
   uint64_t token = 0;
   uint64_t row = 0;
@@ -208,6 +209,12 @@ void Bench::combine(size_t variant) {
       }
       combine_token(result.variant->combine, slots, shape_.hidden,
                     result.y.data() + token * shape_.hidden);
+      for (uint64_t i = 0; i < shape_.hidden; ++i) {
+        double exact = 0;
+        for (const CombineSlot& slot : slots)
+          exact += double{slot.weight} * double{decode_bf16(slot.row[i])};
+        errors.add(exact, double{decode_bf16(result.y[token * shape_.hidden + i])});
+      }
     }
   }
 }
@@ -257,8 +264,8 @@ void Bench::collect(size_t variant) {
 }  // namespace
 
 const char* bench_stage_name(BenchStage stage) {
-  constexpr const char* kNames[kBenchStages] = {"x",         "w1", "w2", "linear1",
-                                                "activated", "l1", "l2", "y"};
+  constexpr const char* kNames[kBenchStages] = {"x",  "w1", "w2",      "linear1", "activated",
+                                                "l1", "l2", "combine", "y"};
   return kNames[static_cast<size_t>(stage)];
 }
 

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "model/data_spec.h"
+#include "model/data.h"
 #include "model/error_sums.h"
 #include "model/numerics/quantisation.h"
 #include "model/numerics/variant.h"
@@ -19,16 +19,22 @@ namespace moetwin::numerics {
 
 /// Where an error is measured. The first three compare codes times scales with the tensors before
 /// quantisation; the others with double from the variant's own codes and scales of x and weights,
-/// so that l1 is what requantisation adds and l2 and y what is left at the end.
-enum class BenchStage : uint8_t { X, W1, W2, Linear1, Activated, L1, L2, Y, Count };
+/// so that l1 is what requantisation adds and l2 and y what is left at the end. Combine alone
+/// compares y with the exact sum of the variant's own rows.
+enum class BenchStage : uint8_t {
+  X,
+  W1,
+  W2,
+  Linear1,
+  Activated,
+  L1,
+  L2,
+  Combine,
+  Y,
+  Count,
+};
 constexpr size_t kBenchStages = static_cast<size_t>(BenchStage::Count);
 const char* bench_stage_name(BenchStage stage);
-
-/// What tensors before quantisation are made from.
-struct UnquantisedSpecs {
-  DataSpec x;
-  DataSpec weights;
-};
 
 struct ExpertError {
   uint32_t expert = 0;
