@@ -35,11 +35,19 @@ std::string data_blocks(const std::vector<Line>& lines) {
   return text;
 }
 
+/// Lines differ in mark and dash too, so that they are told apart in print.
 std::string plot_lines(const std::vector<Line>& lines, const std::string& style) {
+  constexpr int kMarks[] = {7, 9, 5, 11, 13, 6, 8, 4, 10, 12};
+  constexpr const char* kColours[] = {"#1f4e79", "#c0504d", "#4f8f3a", "#8064a2", "#d98a1f",
+                                      "#2c9fb0", "#7f7f7f", "#000000", "#b0479b", "#6b4f2a"};
   std::string text = "plot ";
   for (size_t i = 0; i < lines.size(); ++i) {
-    text += fmt::format("{}$line{} using 1:2 with {} lt {} title {}", i == 0 ? "" : ", ", i, style,
-                        i + 1, gnuplot_text(lines[i].title));
+    const size_t kind = i % std::size(kMarks);
+    const std::string mark = style == "steps" ? "" : fmt::format("pt {} ps 0.8", kMarks[kind]);
+    const std::string dash = style == "points" ? "" : fmt::format("dt {}", i % 4 + 1);
+    text +=
+        fmt::format("{}$line{} using 1:2 with {} {} {} lc rgb '{}' title {}", i == 0 ? "" : ", ", i,
+                    style, mark, dash, kColours[kind], gnuplot_text(lines[i].title));
   }
   return text + "\n";
 }
@@ -54,8 +62,7 @@ void draw_lines(const std::string& path, const std::string& axes, std::vector<Li
                              [](const Line& line) { return line.points.empty(); }),
               lines.end());
   if (lines.empty()) throw InputError("--plot: nothing to draw, every error is zero or not finite");
-  write_svg(path, data_blocks(lines) + kAxes + axes + plot_lines(lines, "linespoints pt 7 ps 0.6"),
-            820, 460);
+  write_svg(path, data_blocks(lines) + kAxes + axes + plot_lines(lines, "linespoints"), 820, 460);
 }
 
 /// The case with its last launch alone, to be varied; a file's tensors have one shape only.
@@ -177,15 +184,15 @@ void draw_errors(const std::string& path, const NumericsRuns& runs) {
       add(lines[2], [](const VariantResult& r) { return r.total->relative_rms(); });
   }
   if (lines[2].points.empty()) lines.pop_back();
-  write_svg(path,
-            data_blocks(lines) + kAxes +
-                fmt::format("unset format\nset logscale x\nset format x '10^{{%T}}'\n"
-                            "set ytics ({})\nset yrange [0.3:{}]\n"
-                            "set xlabel 'relative RMS error of y'\nset key at graph 1,1.02 right "
-                            "bottom horizontal\nset tmargin 2\n",
-                            names, static_cast<double>(count) + 0.7) +
-                plot_lines(lines, "points pt 7 ps 0.7"),
-            820, 110 + 19 * static_cast<int>(count));
+  write_svg(
+      path,
+      data_blocks(lines) + kAxes +
+          fmt::format("unset format\nset logscale x\nset format x '10^{{%T}}'\n"
+                      "set ytics ({})\nset yrange [0.3:{}]\n"
+                      "set xlabel 'relative RMS error of y'\nset key inside bottom right opaque\n",
+                      names, static_cast<double>(count) + 0.7) +
+          plot_lines(lines, "points"),
+      820, 110 + 19 * static_cast<int>(count));
 }
 
 /// How often each code of Linear1's output occurs, signs together.
