@@ -66,7 +66,7 @@ void write_svg(const std::string& path, const std::string& script, int width, in
       "set encoding utf8\n",
       width, height);
   const TemporaryScript file(terminal + script);
-  const Output output = output_of("gnuplot -d '" + file.path() + "' 2>&1");
+  const Output output = output_of("gnuplot -d '" + file.path() + "' 2>/dev/null");
   MOETWIN_CHECK(output.succeeded && output.text.find("</svg>") != std::string::npos);
   write_file(path, output.text, "--plot");
 }

@@ -57,11 +57,15 @@ void add_point(Line& line, double x, double y) {
   if (std::isfinite(y) && y > 0) line.points.emplace_back(x, y);
 }
 
-void draw_lines(const std::string& path, const std::string& axes, std::vector<Line> lines) {
+void drop_empty(std::vector<Line>& lines) {
   lines.erase(std::remove_if(lines.begin(), lines.end(),
                              [](const Line& line) { return line.points.empty(); }),
               lines.end());
   if (lines.empty()) throw InputError("--plot: nothing to draw, every error is zero or not finite");
+}
+
+void draw_lines(const std::string& path, const std::string& axes, std::vector<Line> lines) {
+  drop_empty(lines);
   write_svg(path, data_blocks(lines) + kAxes + axes + plot_lines(lines, "linespoints"), 820, 460);
 }
 
@@ -183,14 +187,15 @@ void draw_errors(const std::string& path, const NumericsRuns& runs) {
     if (runs.seeds[0][i].total)
       add(lines[2], [](const VariantResult& r) { return r.total->relative_rms(); });
   }
-  if (lines[2].points.empty()) lines.pop_back();
+  drop_empty(lines);
   write_svg(
       path,
       data_blocks(lines) + kAxes +
-          fmt::format("unset format\nset logscale x\nset format x '10^{{%T}}'\n"
-                      "set ytics ({})\nset yrange [0.3:{}]\n"
-                      "set xlabel 'relative RMS error of y'\nset key inside bottom right opaque\n",
-                      names, static_cast<double>(count) + 0.7) +
+          fmt::format(
+              "unset format\nset logscale x\nset format x '10^{{%T}}'\n"
+              "set ytics ({})\nset yrange [0.3:{}]\n"
+              "set xlabel 'relative RMS error of y'\nset key outside bottom center horizontal\n",
+              names, static_cast<double>(count) + 0.7) +
           plot_lines(lines, "points"),
       820, 110 + 19 * static_cast<int>(count));
 }
@@ -299,6 +304,7 @@ std::vector<std::string> picture_variants(const std::string& kind) {
 
 void draw_picture(const std::string& kind, const std::string& path, const NumericsRuns& runs,
                   const NumericsOptions& options) {
+  if (runs.rows == 0) throw InputError("--plot: the case routes no token, so nothing can be drawn");
   if (kind == "k") return draw_k(path, runs, options);
   if (kind == "groups") return draw_groups(path, runs, options);
   if (kind == "slots") return draw_slots(path, runs, options);

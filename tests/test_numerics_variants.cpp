@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <set>
 #include <string>
 
@@ -13,6 +14,7 @@
 #include "tests/numerics_hallmarks.h"
 #include "tests/numerics_rules.h"
 #include "tests/numerics_witness.h"
+#include "tests/paths.h"
 
 namespace moetwin::numerics {
 namespace {
@@ -79,6 +81,17 @@ TEST_CASE("numerics: names are lower case, summaries are half a line, no two rul
   }
   CHECK(find_variant("contract") == &all_variants().front());
   CHECK(find_variant("Contract") == nullptr);
+}
+
+TEST_CASE("numerics: the table in docs has a row for every variant, in order") {
+  std::ifstream file(source_root() + "/docs/numerics.md");
+  std::vector<std::string> documented;
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind("| `", 0) == 0 && line.find("hidden") == std::string::npos)
+      documented.push_back(line.substr(3, line.find('`', 3) - 3));
+  std::vector<std::string> expected;
+  for (const Variant& variant : all_variants()) expected.push_back(variant.name);
+  CHECK(documented == expected);
 }
 
 TEST_CASE("numerics: an accumulator kept over all of K costs more the longer K is") {

@@ -35,7 +35,8 @@ void set_input_scales(FfnRules& ffn, ScaleRule rule) {
 constexpr Change kAccumulation[] = {
     {"reuse-rescale",
      "accumulator stays in the tensor core over all of K, divided by each group's scales before "
-     "its steps and multiplied after",
+     "and "
+     "multiplied after",
      [](FfnRules& f, CombineRule&) { f.sum.accumulator = Accumulator::ReuseRescale; }},
     {"reuse-rescale-ratio",
      "accumulator stays in the tensor core over all of K, multiplied by the ratio of scales "
