@@ -75,7 +75,9 @@ TEST_CASE("fuzz: a campaign that is killed keeps what it reported and goes on to
   // The last object a second that was printed: what it counts is on disk.
   const size_t last = cut.err.rfind('{');
   REQUIRE(last != std::string::npos);
-  const auto reported = nlohmann::json::parse(cut.err.substr(last)).at("findings").get<size_t>();
+  const auto reported = nlohmann::json::parse(cut.err.substr(last, cut.err.find('\n', last) - last))
+                            .at("findings")
+                            .get<size_t>();
   size_t kept = 0;
   for (const auto& entry : std::filesystem::directory_iterator(dir.path("cut/findings"))) {
     if (entry.path().extension() != ".json") continue;

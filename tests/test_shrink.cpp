@@ -113,7 +113,6 @@ TEST_CASE("shrink: of a schedule only the choices that matter are left") {
   REQUIRE(choices > 3);
   ShrinkOptions options;
   options.judge.math = false;
-  options.judge.check = true;  // every k loop is stepped, as it was where the schedule comes from
   options.judge.unsafe_ring = true;
   const ShrinkResult small = shrink_case(c, options);
   CHECK(small.cause.kind == "deadlock");
