@@ -38,5 +38,6 @@ VerbAction add_faults(VerbOptions& options);
 VerbAction add_numerics(VerbOptions& options);
 VerbAction add_fuzz(VerbOptions& options);
 VerbAction add_shrink(VerbOptions& options);
+VerbAction add_numerics(VerbOptions& options);
 
 }  // namespace moetwin

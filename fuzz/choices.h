@@ -21,8 +21,8 @@ class Choices {
  public:
   /// Draws that follow from (seed, index) alone, the same on every machine.
   Choices(uint64_t seed, uint64_t index);
-  /// Draws the given numbers in turn, each cut to its bound; behind the last one zeros, which the
-  /// generator takes as the plainest choice.
+  /// Draws the given numbers in turn, each cut to its bound; behind the last one zeros, the first
+  /// choice of each draw.
   explicit Choices(std::vector<uint64_t> draws);
   /// The same with random draws of (seed, index) behind the last one.
   Choices(std::vector<uint64_t> draws, uint64_t seed, uint64_t index);

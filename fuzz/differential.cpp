@@ -101,6 +101,8 @@ class Judge {
     RunOptions run = run_options();
     run.check = options_.check;
     run.record = options_.record;
+    // Recorded choices are those of a run that steps through every k loop.
+    run.full_k_loop = options_.record || c.schedule.compare(0, 7, "replay:") == 0;
     const RunResult result = simulate(c, run, planted_.mutant, probes);
     judged_.signals |= observer.signals();
     if (options_.record) judged_.schedule_string = result.schedule_string;

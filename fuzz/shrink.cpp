@@ -101,6 +101,7 @@ class Shrinker {
   bool shorten_schedule() {
     if (case_.schedule == "fifo") return false;
     if (try_schedule("fifo")) return true;
+    if (spent()) return false;
     Schedule schedule = parse_schedule(case_.schedule);
     if (!schedule.replay) {
       const Judged recorded = judge(case_, true);

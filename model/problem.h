@@ -31,8 +31,8 @@ class WeightSource {
 };
 
 struct DataSpec;
-/// Makes the weights of a spec where a run wants them from elsewhere than make_weights(), with equal
-/// bits. Thread safe.
+/// Makes the weights of a spec where a run wants them from elsewhere than make_weights(), with the
+/// same bits. Thread safe.
 using WeightMaker =
     std::function<std::shared_ptr<const WeightSource>(const DataSpec& spec, const Shape& shape)>;
 

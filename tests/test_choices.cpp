@@ -48,7 +48,7 @@ TEST_CASE("choices: a case follows from its seed, its draws and its string alike
   }
 }
 
-TEST_CASE("choices: draws of zero give the plainest case") {
+TEST_CASE("choices: draws of zero give the first choice of everything") {
   Choices zeros((std::vector<uint64_t>()));
   const Case c = draw_case(zeros, small_profile());
   CHECK(c.shape.ranks == 1);
@@ -56,7 +56,8 @@ TEST_CASE("choices: draws of zero give the plainest case") {
   CHECK(c.tokens == std::vector<uint32_t>{1});
   CHECK(c.schedule == "fifo");
   CHECK(c.world == World{});
-  CHECK(c.launches.size() == 1);
+  CHECK(c.launches.size() == 2);
+  CHECK(c.launches[0].tokens == c.launches[1].tokens);
   CHECK(c.routing.kind == RoutingKind::Uniform);
   CHECK(c.routing.masked == 0);
 }

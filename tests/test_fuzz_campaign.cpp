@@ -187,7 +187,7 @@ TEST_CASE("campaign: faults that the generator does not know are found again") {
     const char* site;
   } known[] = {
       {"F02a", "proxy", "Linear1Store"},
-      {"F21b", "race", "PullStore"},
+      {"F04", "proxy", "LoadAScales"},
       {"F33f", "race", "CleanupClear"},
   };
   for (const auto& one : known) {

@@ -51,7 +51,7 @@ Case small_case() {
 TEST_CASE("shrink: a finding of the protocol ends as a case that a person can read") {
   ShrinkOptions options;
   options.judge.math = false;
-  for (const char* plant : {"F25c", "F22b"}) {
+  for (const char* plant : {"F25c", "F14"}) {
     CAPTURE(plant);
     const Case c = case_that_shows(plant, options.judge);
     const Judged before = judge_case(c, options.judge);
@@ -124,13 +124,14 @@ TEST_CASE("shrink: of a schedule only the choices that matter are left") {
     fewer.deviations.erase(fewer.deviations.begin() + static_cast<ptrdiff_t>(out));
     Case without = small.c;
     without.schedule = to_string(fewer);
-    CHECK(judge_case(without, options.judge).cause.kind != "deadlock");
+    const Cause cause = judge_case(without, options.judge).cause;
+    CHECK(!(cause.kind == small.cause.kind && cause.site == small.cause.site));
   }
 }
 
 TEST_CASE("relations: each holds for the kernel as it is, and says nothing about few cases") {
   uint32_t applied[kNumRelations] = {};
-  for (uint64_t index = 0; index < 40; ++index) {
+  for (uint64_t index = 0; index < 6 * kNumRelations; ++index) {
     Choices draw(21, index);
     const Case c = draw_case(draw, small_profile());
     JudgeOptions judge;
