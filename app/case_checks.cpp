@@ -119,10 +119,19 @@ void check_case(const Case& c, const Backend& backend, const CaseChecks& checks)
                                  one_line(c.plant, 60)));
   check_schedule(checks.schedule.empty() ? c.schedule : checks.schedule, c.shape.ranks);
   for (const LaunchSpec& launch : c.launches) plan_of(c, launch, checks.unsafe_ring);
+  const auto needed = [&](const Case& of) {
+    return checks.math ? std::max(estimate_memory(of).bytes,
+                                  run_bytes(of, backend.simulated, checks.references))
+                       : protocol_bytes(of);
+  };
   MemoryNeed need = estimate_memory(c);
-  need.bytes = checks.math
-                   ? std::max(need.bytes, run_bytes(c, backend.simulated, checks.references))
-                   : protocol_bytes(c);
+  need.bytes = needed(c);
+  Case smallest_ring = c;
+  smallest_ring.kernel.ring_blocks = 0;
+  if (need.bytes > checks.memory_limit && needed(smallest_ring) <= checks.memory_limit) {
+    need.driver = "kernel.ring_blocks";
+    need.driver_value = c.kernel.ring_blocks;
+  }
   refuse_over_limit(need, checks.memory_limit);
 }
 

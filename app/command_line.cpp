@@ -7,6 +7,7 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -69,12 +70,22 @@ bool is_verb(const std::string& name) {
   return false;
 }
 
+/// The parser's words for an option without its value are "--seed: 1 required N missing".
+std::string usage_text(const CLI::ParseError& error) {
+  const std::string text = one_line(error.what());
+  constexpr std::string_view kCounted = ": 1 required ";
+  const size_t at = text.find(kCounted);
+  const size_t end = text.rfind(" missing");
+  if (at == std::string::npos || end == std::string::npos) return text;
+  const size_t value = at + kCounted.size();
+  return fmt::format("{}: {} is missing", text.substr(0, at), text.substr(value, end - value));
+}
+
 /// A parse error as one line that ends with where to read on. `what` of CLI11 may be several.
 int complain_of_usage(const CLI::ParseError& error, const std::vector<std::string>& arguments) {
   const std::string verb =
       arguments.empty() || !is_verb(arguments.front()) ? std::string() : arguments.front() + " ";
-  return complain(fmt::format("{} (moetwin {}--help)", one_line(error.what()), verb),
-                  kExitBadInput);
+  return complain(fmt::format("{} (moetwin {}--help)", usage_text(error), verb), kExitBadInput);
 }
 
 /// Verbs write through stdio; a full disk or a closed pipe must not look like success.

@@ -195,10 +195,17 @@ int diff(const Options& o) {
   const CardRanks cards = read_card_ranks(o.gpus, on_card);
   if (const auto served = serve_card_rank(on_card)) return *served;
   const Case c = load_case(o.path);
+  const bool simulated = o.left == "sim" || o.right == "sim";
+  // A planted fault is the simulator's; the other side shows what is right.
+  Case unplanted = c;
+  if (simulated) unplanted.plant.clear();
+  const auto case_of = [&](const std::string& side) -> const Case& {
+    return side == "sim" ? c : unplanted;
+  };
   check_card_ranks(cards, c);
-  check_side("--left", o.left, o, c, memory_limit);
-  check_side("--right", o.right, o, c, memory_limit);
-  if (o.check && o.left != "sim" && o.right != "sim")
+  check_side("--left", o.left, o, case_of(o.left), memory_limit);
+  check_side("--right", o.right, o, case_of(o.right), memory_limit);
+  if (o.check && !simulated)
     throw InputError("--check: neither side is sim, which alone has a checker");
 
   Side left;
@@ -208,8 +215,8 @@ int diff(const Options& o) {
     const Progress progress("diff");
     const BackendRun on_cards =
         on_card ? open_backend(find_backend("--right", "gpu"), cards) : BackendRun();
-    left = run_side("--left", o.left, o, c, on_cards);
-    right = run_side("--right", o.right, o, c, on_cards);
+    left = run_side("--left", o.left, o, case_of(o.left), on_cards);
+    right = run_side("--right", o.right, o, case_of(o.right), on_cards);
     verdict = compare_sides(c, left, right);
   }
   const bool failed =
@@ -241,12 +248,12 @@ int diff(const Options& o) {
 VerbAction add_diff(VerbOptions& options) {
   const auto o = std::make_shared<Options>();
   options.argument("CASE", o->path, "case file");
-  options.text("--left", o->left, "one side (sim)");
-  options.text("--right", o->right, "the other (naive)");
-  options.text("--gpus", o->gpus, "of a side that is gpu: this many cards, one rank each");
+  options.text("--left", o->left, "backend or .safetensors file (sim)");
+  options.text("--right", o->right, "what it is compared with, likewise (naive)");
+  options.text("--gpus", o->gpus, "run a gpu side on this many cards, one rank each");
   options.text("--threads", o->threads, "threads for pure work (all cores)");
-  options.text("--schedule", o->schedule, "of a simulated side, in place of the case's own");
-  options.flag("--check", o->check, "on a simulated side, find races and barrier misuse too");
+  options.text("--schedule", o->schedule, "run a sim side under this schedule, not the case's own");
+  options.flag("--check", o->check, "find races and barrier misuse on a sim side too");
   options.flag("--unsafe-ring", o->unsafe_ring, "accept a ring below the smallest safe one");
   options.text("--max-memory", o->max_memory, "GiB a case may need (80 % of what is free)");
   options.flag("--json", o->json, "one object on standard output");

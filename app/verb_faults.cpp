@@ -42,11 +42,9 @@ uint32_t job_count(const Options& o) {
   return asked != 0 ? asked : static_cast<uint32_t>(omp_get_max_threads());
 }
 
-std::string expected_text(const Plant& plant) {
-  if (plant.answer == PlantAnswer::Accepted) return "accepted";
-  if (plant.answer == PlantAnswer::Refused) return fmt::format("refused, naming {}", plant.refusal);
-  if (plant.step == Step::None) return "y differs";
-  return fmt::format("{} at {}", finding_class_name(plant.expected), step_name(plant.step));
+/// Where a plant shows: a step of the protocol, or the stage that differs.
+const char* site_of(const Plant& plant) {
+  return plant.answer == PlantAnswer::Differs ? stage_name(plant.stage) : step_name(plant.step);
 }
 
 std::vector<const Plant*> chosen_plants(const Options& o) {
@@ -66,7 +64,7 @@ std::vector<GeneratedMutant> chosen_mutants(const Options& o) {
 int list_all(const Options& o) {
   std::string text;
   for (const Plant* plant : chosen_plants(o))
-    text += fmt::format("{:<6} {} ({})\n", plant->id, plant->what, expected_text(*plant));
+    text += fmt::format("{:<6} {} ({})\n", plant->id, plant->what, expected_verdict(*plant));
   if (o.generated)
     for (const GeneratedMutant& mutant : chosen_mutants(o)) text += mutant.id + "\n";
   std::fputs(text.c_str(), stdout);
@@ -78,7 +76,10 @@ struct Score {
   uint64_t killed = 0;
   uint64_t total = 0;
   uint64_t accepted = 0;
-  uint64_t wrong = 0;  ///< missed without a known reason, or accepted programs with a finding
+  uint64_t mutants = 0;
+  uint64_t mutants_killed = 0;
+  uint64_t equivalent = 0;  ///< mutants that change nothing
+  uint64_t wrong = 0;       ///< missed without a known reason, or accepted programs with a finding
   Json survivors = Json::array();
   Json plants = Json::array();
   std::string text;
@@ -95,9 +96,9 @@ void add_plants(Score& score, const std::vector<PlantScore>& scores) {
     }
     score.plants.push_back({{"id", s.plant->id},
                             {"class", finding_class_name(s.plant->expected)},
-                            {"step", step_name(s.plant->step)},
+                            {"step", site_of(*s.plant)},
                             {"case", Json::parse(s.plant->text)},
-                            {"expected", expected_text(*s.plant)},
+                            {"expected", expected_verdict(*s.plant)},
                             {"got", s.verdict.got},
                             {"seconds", s.verdict.seconds}});
     score.text += fmt::format("{:<6} {:<9} {}\n", s.plant->id,
@@ -108,10 +109,10 @@ void add_plants(Score& score, const std::vector<PlantScore>& scores) {
     if (s.verdict.right) continue;
     ++score.wrong;
     score.survivors.push_back(
-        {{"id", s.plant->id}, {"site", step_name(s.plant->step)}, {"reason", nullptr}});
+        {{"id", s.plant->id}, {"site", site_of(*s.plant)}, {"reason", nullptr}});
     score.text +=
         fmt::format("       expected {}, got {}\n       repeat: moetwin faults --only {}\n",
-                    expected_text(*s.plant), s.verdict.got, s.plant->id);
+                    expected_verdict(*s.plant), s.verdict.got, s.plant->id);
   }
 }
 
@@ -119,21 +120,31 @@ void add_mutants(Score& score, const std::vector<MutantScore>& scores) {
   std::map<std::string, std::pair<uint64_t, uint64_t>> by_operator;
   for (const MutantScore& s : scores) {
     ++score.total;
+    ++score.mutants;
     auto& [killed, all] = by_operator[s.mutant.operation];
     ++all;
     if (s.verdict.killed) {
       ++killed;
       ++score.killed;
+      ++score.mutants_killed;
       continue;
     }
     const char* because = equivalent_because(s.mutant);
-    if (because == nullptr) ++score.wrong;
+    ++(because == nullptr ? score.wrong : score.equivalent);
     score.survivors.push_back({{"id", s.mutant.id},
                                {"site", step_name(s.mutant.site.step)},
                                {"reason", because != nullptr ? Json(because) : Json(nullptr)}});
     score.text += fmt::format("survives   {}: {}\n", s.mutant.id,
                               because != nullptr ? because : "no reason is known");
   }
+  const auto percent = [&](uint64_t of) {
+    return of == 0 ? 100.0
+                   : 100.0 * static_cast<double>(score.mutants_killed) / static_cast<double>(of);
+  };
+  const uint64_t changing = score.mutants - score.equivalent;
+  score.text += fmt::format(
+      "kill score {:.1f} %: {} of the {} mutants that change something; {:.1f} % of all {}\n",
+      percent(changing), score.mutants_killed, changing, percent(score.mutants), score.mutants);
   for (const auto& [name, counts] : by_operator)
     score.text += fmt::format("{:<10} {} of {} killed\n", name, counts.first, counts.second);
 }

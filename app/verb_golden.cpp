@@ -29,9 +29,18 @@ constexpr uint64_t kMaxSeed = INT64_MAX;
 constexpr const char* kExamples =
     "Examples:\n"
     "  moetwin golden record cpu.json --backend sim --cases 200 --seed 1\n"
-    "  moetwin golden record cpu.json --backend naive tiny.json small.json\n"
     "  moetwin golden check h200.json\n"
-    "  moetwin golden check h200.json --backend naive --only 17\n"
+    "  moetwin golden vectors wgmma_e4m3_h200.bin\n";
+constexpr const char* kRecordExamples =
+    "Examples:\n"
+    "  moetwin golden record cpu.json --backend sim --cases 200 --seed 1\n"
+    "  moetwin golden record cpu.json --backend naive tiny.json small.json\n";
+constexpr const char* kCheckExamples =
+    "Examples:\n"
+    "  moetwin golden check h200.json\n"
+    "  moetwin golden check h200.json --backend naive --only 17\n";
+constexpr const char* kVectorExamples =
+    "Examples:\n"
     "  moetwin golden vectors wgmma_e4m3_h200.bin\n";
 
 struct Options {
@@ -212,10 +221,10 @@ int check_vectors(const Options& o) {
   return report.differences == 0 ? kExitFine : kExitFinding;
 }
 
-void add_file(VerbOptions& options, Options& o, const char* what) {
+void add_file(VerbOptions& options, Options& o, const char* what, const char* examples) {
   options.argument("FILE", o.file, what);
   options.flag("--json", o.json, "one object on standard output");
-  options.examples(kExamples);
+  options.examples(examples);
 }
 
 void add_run_options(VerbOptions& options, Options& o) {
@@ -234,7 +243,7 @@ VerbAction add_golden(VerbOptions& options) {
 
   VerbOptions recorder =
       options.verb("record", "run cases and write their digests", [action] { *action = record; });
-  add_file(recorder, *o, "golden file to write");
+  add_file(recorder, *o, "golden file to write", kRecordExamples);
   recorder.more_arguments("CASE", o->paths, "case files");
   recorder.text("--cases", o->cases, "how many generated cases");
   recorder.text("--seed", o->seed, "their seed (1)");
@@ -242,14 +251,14 @@ VerbAction add_golden(VerbOptions& options) {
 
   VerbOptions checker = options.verb("check", "run recorded cases and compare digests",
                                      [action] { *action = check; });
-  add_file(checker, *o, "golden file to read");
+  add_file(checker, *o, "golden file to read", kCheckExamples);
   checker.text("--only", o->only, "one case of the file, by its place from 0");
   add_run_options(checker, *o);
 
   VerbOptions vectors =
       options.verb("vectors", "hold recorded tensor-core vectors against both forms of the model",
                    [action] { *action = check_vectors; });
-  add_file(vectors, *o, "file of recorded vectors");
+  add_file(vectors, *o, "file of recorded vectors", kVectorExamples);
   return [o, action] { return (*action)(*o); };
 }
 

@@ -21,11 +21,18 @@ enum class MutantKind : uint8_t {
   Swap,        ///< the call is made behind its next neighbour: a fence behind the arrive that
                ///< follows it. `delta`: behind that many (0: 1)
   LateTarget,  ///< a wait compares with the word as it is when the wait begins
-  Unmask,      ///< a masked slot is read as expert 0
-  Narrow,      ///< a copy's offset into its region is cut to 32 bits
-  RingRow,     ///< metadata is indexed by the ring row, wherever it is touched
-  ClearEarly,  ///< region number `delta` is cleared before a named barrier instead of behind it
-  Leave,       ///< the agent leaves the kernel at a named barrier
+  KeepWords,   ///< a buffer that is laid out anew is not cleared
+  // From here on values are changed, which planted_machine.h does.
+  Unmask,       ///< a masked slot is read as expert 0
+  Deduplicate,  ///< dispatch reads an expert that its token has named before as a masked slot
+  PoolEnd,      ///< the pool table is read as if the pool ended at row `delta`
+  Rows,         ///< a tile is taken with `delta` more rows
+  Narrow,       ///< a copy's offset into its region is cut to 32 bits
+  ByExpert,     ///< rows are combined in the order of their experts
+  RingRow,      ///< metadata is indexed by the ring row, wherever it is touched
+  ClearEarly,   ///< region number `delta` is cleared before a named barrier instead of behind it
+  Leave,        ///< the agent leaves the kernel at a named barrier
+  Rule,         ///< layer fault number `delta` (planted_rules.h)
 };
 
 /// Thrown through a role program by MutantKind::Leave.

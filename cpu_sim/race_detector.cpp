@@ -221,6 +221,11 @@ void RaceDetector::found(Relation relation, const Record& first, const RaceSite&
   finding.second = second;
   finding.place = place;
   finding.pending = is_async(first.kind) && done_[first.epoch] == 0;
+  if (topology_.is_host(second.agent)) {
+    // Nothing that the host could do would order them: the launch ends when it does.
+    finding.leaving = true;
+    return sink_(finding);
+  }
   const RaceExplainer explainer(*this, first, second, place.space);
   if (relation == Relation::Unfenced)
     finding.kind = FindingClass::Proxy;

@@ -103,6 +103,7 @@ struct RaceFinding {
   RaceSite second;
   RaceRange place;       ///< the bytes in common within one granule, from the first of them
   bool pending = false;  ///< the first is asynchronous and nobody has waited for its end
+  bool leaving = false;  ///< the second is the host, to whom the memory returns with the launch
   Remedy remedy;
 };
 
@@ -161,6 +162,9 @@ class RaceDetector {
 
   /// Everything the rank did is ordered before what its agents do from now on.
   void start_launch(uint32_t rank);
+  /// All its agents have left: what other ranks have done to its memory in this launch must be
+  /// ordered before that, because its host may free the memory or use it anew.
+  void end_launch(uint32_t rank);
 
  private:
   friend class RaceExplainer;
@@ -184,6 +188,8 @@ class RaceDetector {
     uint32_t place = 0;
     uint32_t epoch = 1;
     uint32_t together = 0;  ///< the epoch when its warps last met
+    uint32_t launch = 0;    ///< how many it has started
+    uint32_t launched = 0;  ///< the epoch when the last one started
     Fences fences[2];       ///< by RaceSpace
     std::vector<OpenStore> stores;
   };
@@ -229,6 +235,9 @@ class RaceDetector {
   enum class Relation : uint8_t { Ordered, Unfenced, Unordered };
 
   static void next_epoch(AgentState& state);
+  /// What all of the rank's agents and its host know and have done.
+  VectorClock knowledge_of_rank(uint32_t rank);
+  std::vector<uint32_t> agents_of_rank(uint32_t rank) const;
   uint32_t new_operation(uint32_t agent, uint32_t barrier);
   ShadowArea& area(const RaceRange& range, uint64_t& offset);
   void touch(const RaceSite& site, uint32_t epoch, const RaceRange& range);

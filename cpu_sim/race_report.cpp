@@ -218,8 +218,32 @@ RaceTopology race_topology(const KernelArgs& args, bool math) {
   return topology;
 }
 
+namespace {
+
+/// Of an access that is still under way, for all its rank's host knows, when a launch has ended.
+Finding leaving_finding(const Simulation& sim, const RaceTopology& topology,
+                        const RaceFinding& finding) {
+  const Agent& agent = sim.agents()[finding.first.agent];
+  Finding result;
+  result.kind = finding.kind;
+  result.step = finding.first.step;
+  result.rank = agent.rank;
+  result.sm = agent.sm;
+  result.role = fmt::format("{} {}", role_name(agent.role), agent.number);
+  result.other = fmt::format("the end of the launch on rank {}", finding.place.owner);
+  result.text = fmt::format(
+      "{} {} {} at {}, and nothing orders that before {}, when its host may free the memory or use "
+      "it anew",
+      site_name(sim, finding.first, topology), does(finding.first.kind),
+      place_words(sim, finding.place), step_of(finding.first), result.other);
+  return result;
+}
+
+}  // namespace
+
 Finding race_finding(const Simulation& sim, const RaceTopology& topology,
                      const RaceFinding& finding) {
+  if (finding.leaving) return leaving_finding(sim, topology, finding);
   const std::string first = site_name(sim, finding.first, topology);
   const std::string second = site_name(sim, finding.second, topology);
   const char* relation = "not ordered behind";
@@ -236,14 +260,10 @@ Finding race_finding(const Simulation& sim, const RaceTopology& topology,
   Finding result;
   result.kind = finding.kind;
   result.step = finding.second.step;
-  result.rank = topology.rank_of(finding.second.agent);
-  if (topology.is_host(finding.second.agent)) {
-    result.role = "host";
-  } else {
-    const Agent& agent = sim.agents()[finding.second.agent];
-    result.sm = agent.sm;
-    result.role = fmt::format("{} {}", role_name(agent.role), agent.number);
-  }
+  const Agent& agent = sim.agents()[finding.second.agent];
+  result.rank = agent.rank;
+  result.sm = agent.sm;
+  result.role = fmt::format("{} {}", role_name(agent.role), agent.number);
   result.text = std::move(text);
   result.other = std::move(other);
   return result;

@@ -191,6 +191,14 @@ class ShadowArea {
         for_each_column(offset, row_bytes, 1, f);
     }
   }
+  /// Calls f(granule, its number) for every granule that has been touched.
+  template <class F>
+  void for_each_touched(F&& f) {
+    for (uint64_t page = 0; page < pages_.size(); ++page) {
+      if (pages_[page] == nullptr) continue;
+      for (uint64_t i = 0; i < kPage; ++i) f((*pages_[page])[i], page * kPage + i);
+    }
+  }
   /// The first byte of a granule's unit.
   uint64_t byte_of(uint64_t granule, uint32_t unit) const {
     if (pitch_ == 0) return (granule << granule_shift_) + (uint64_t{unit} << unit_shift_);

@@ -183,27 +183,41 @@ void RaceDetector::plain_store(const RaceSite& site, const RaceRange& range) {
   log(SyncKind::PlainStore, site.agent, number, site.step);
 }
 
-void RaceDetector::start_launch(uint32_t rank) {
-  const uint32_t per_rank = topology_.sms * topology_.agents_per_cta();
-  const uint32_t host = topology_.host_of(rank);
-  std::vector<uint32_t> members{host};
-  for (uint32_t i = 0; i < per_rank; ++i) members.push_back(rank * per_rank + i);
-  log(SyncKind::LaunchStart, host, rank, Step::None);
+std::vector<uint32_t> RaceDetector::agents_of_rank(uint32_t rank) const {
+  const uint32_t count = topology_.sms * topology_.agents_per_cta();
+  std::vector<uint32_t> agents{topology_.host_of(rank)};
+  for (uint32_t i = 0; i < count; ++i) agents.push_back(rank * count + i);
+  return agents;
+}
+
+VectorClock RaceDetector::knowledge_of_rank(uint32_t rank) {
   VectorClock all(space_);
+  for (const uint32_t agent : agents_of_rank(rank)) {
+    const AgentState& state = agents_[agent];
+    all.join(state.known);
+    // The host's own epoch is the one in which it is about to write the launch's inputs.
+    const uint32_t epoch = topology_.is_host(agent) ? state.epoch + 1 : state.epoch;
+    std::fill_n(all.writable(state.row) + state.place, kAgentPlaces, epoch);
+  }
+  return all;
+}
+
+void RaceDetector::start_launch(uint32_t rank) {
+  const std::vector<uint32_t> members = agents_of_rank(rank);
+  log(SyncKind::LaunchStart, topology_.host_of(rank), rank, Step::None);
+  VectorClock all = knowledge_of_rank(rank);
   for (const uint32_t agent : members) {
     AgentState& state = agents_[agent];
     for (const OpenStore& store : state.stores)
       for (const uint32_t end : {store.operation, store.operation + 1})
         if (done_[end] == 0) done_[end] = state.epoch;
     state.stores.clear();
-    all.join(state.known);
-    // The host's own epoch is the one in which it is about to write the launch's inputs.
-    const uint32_t epoch = agent == host ? state.epoch + 1 : state.epoch;
-    std::fill_n(all.writable(state.row) + state.place, kAgentPlaces, epoch);
     state.together = state.epoch;
     for (Fences& fences : state.fences)
       fences = {state.epoch, state.epoch, state.epoch, state.epoch};
     next_epoch(state);
+    ++state.launch;
+    state.launched = state.epoch;
   }
   for (uint32_t cta = rank * topology_.sms; cta < (rank + 1) * topology_.sms; ++cta) {
     for (uint32_t number = 0; number < topology_.mbarriers; ++number) {
@@ -222,6 +236,30 @@ void RaceDetector::start_launch(uint32_t rank) {
     for (ShadowArea& piece : shared_[cta]) piece.clear(pool_);
   }
   for (const uint32_t agent : members) agents_[agent].known.join(all);
+}
+
+void RaceDetector::end_launch(uint32_t rank) {
+  const uint32_t host = topology_.host_of(rank);
+  agents_[host].known.join(knowledge_of_rank(rank));
+  const RaceSite site{host, AccessKind::Write, kFirstLane, Step::None};
+  for (uint32_t region = 0; region < regions_[rank].size(); ++region) {
+    ShadowArea& shadow = regions_[rank][region];
+    shadow.for_each_touched([&](Granule& granule, uint64_t number) {
+      for (const Record& record : granule) {
+        if (topology_.rank_of(record.agent) == rank) continue;
+        const AgentState& other = agents_[record.agent];
+        const uint32_t epoch =
+            is_async(record.kind) ? operations_[record.epoch].issued : record.epoch;
+        // A peer may be ahead by one launch, whose writes this rank's next launch waits for.
+        if (other.launch > agents_[host].launch && epoch >= other.launched) continue;
+        const Relation relation = relation_of(record, site, RaceSpace::Global);
+        if (relation == Relation::Ordered) continue;
+        const auto unit = static_cast<uint32_t>(std::countr_zero(record.mask));
+        found(relation, record, site,
+              {RaceSpace::Global, rank, region, shadow.byte_of(number, unit)});
+      }
+    });
+  }
 }
 
 }  // namespace moetwin

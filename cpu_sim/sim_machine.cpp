@@ -33,12 +33,6 @@ bool SimMachine::mutated_visit() {
   return visit >= mutant.first && visit <= mutant.last;
 }
 
-void SimMachine::clear_early(Region region) {
-  const auto words = this->region<uint32_t>(region);
-  for (uint64_t i = 0; i < sim_.plan_layout().size(region) / sizeof(uint32_t); ++i)
-    store(words + i, 0u, Step::CleanupClear);
-}
-
 void SimMachine::make_postponed_call() {
   in_postponed_ = true;
   std::exchange(postponed_, nullptr)();
@@ -189,8 +183,6 @@ bool SimMachine::arrive_named(NamedBarrier barrier, uint32_t threads, bool waits
 void SimMachine::barrier_sync(NamedBarrier barrier, uint32_t threads, Step step) {
   sim_.visible(agent_);
   if (dropped(step)) return;
-  if (mutated(MutantKind::Leave, step)) throw LeaveKernel{};
-  if (mutated(MutantKind::ClearEarly, step)) clear_early(static_cast<Region>(sim_.mutant().delta));
   if (postponed(step, [=, this] { barrier_sync(barrier, threads, step); })) return;
   uint64_t round = 0;
   const bool last = arrive_named(barrier, threads, true, step, round);
@@ -313,9 +305,6 @@ void SimMachine::bulk(Copy::Kind kind, uint64_t global, uint32_t shared, uint32_
   sim_.visible(agent_);
   if (dropped(step)) return;
   Copy copy;
-  if (mutated(MutantKind::Narrow, step))
-    global = pack_address(address_rank(global), address_region(global),
-                          static_cast<uint32_t>(address_offset(global)));
   copy.kind = kind;
   copy.step = step;
   copy.global = global;

@@ -159,14 +159,10 @@ class SimMachine {
   template <class T>
   T load(Global<T> from, Step step = Step::None) {
     cost(sim_.costs().global_access / kWarpLanes);
-    if constexpr (std::is_same_v<T, TokenSrcMetadata>) from.address = metadata_place(from.address);
     if (checker_) note(AccessKind::Read, from.address, sizeof(T), step);
     if (watched(from.address)) sim_.synced(sim_.id_of(agent_), step, SyncOp::Read, from.address, 0);
     sim_.touched(agent_, step, DataOp::Load, from.address);
-    const T value = peek(from, step);
-    if constexpr (std::is_same_v<T, int32_t>)
-      if (value == kMaskedExpert && mutated(MutantKind::Unmask, step)) return 0;
-    return value;
+    return peek(from, step);
   }
   template <class T>
   T load(Shared<T> from, Step step = Step::None) {
@@ -176,7 +172,6 @@ class SimMachine {
   template <class T>
   void store(Global<T> to, T value, Step step) {
     if (!spared(to.address) && dropped(step)) return;
-    if constexpr (std::is_same_v<T, TokenSrcMetadata>) to.address = metadata_place(to.address);
     if (checker_) note(AccessKind::Write, to.address, sizeof(T), step);
     poke(to, value, step);
     sim_.touched(agent_, step, DataOp::Store, to.address, &value);
@@ -326,6 +321,15 @@ class SimMachine {
       sim_.touched(agent_, step, payload.writes ? DataOp::Store : DataOp::Load, place.address);
   }
 
+ protected:
+  Role role() const { return agent_.role; }
+  bool mutated(MutantKind kind, Step step) {
+    const Mutant& mutant = sim_.mutant();
+    return mutant.kind == kind && mutant.step == step && mutated_visit();
+  }
+
+  Simulation& sim_;
+
  private:
   void trace(TraceKind kind, Step step, TraceObject what = TraceObject::Nothing,
              uint64_t object = 0, uint32_t value = 0) {
@@ -333,24 +337,11 @@ class SimMachine {
       sim_.log(agent_, kind, step, what, object, value);
   }
   void cost(uint64_t nanoseconds) { agent_.time += nanoseconds; }
-  bool mutated(MutantKind kind, Step step) {
-    const Mutant& mutant = sim_.mutant();
-    return mutant.kind == kind && mutant.step == step && mutated_visit();
-  }
   bool mutated_visit();
   /// Whether a mutant that drops stores leaves those to this place alone.
   bool spared(uint64_t address) const {
     const Region only = sim_.mutant().region;
     return only != Region::Count && address_region(address) != static_cast<uint32_t>(only);
-  }
-  void clear_early(Region region);
-  /// Where a record lies: where the role says, but for MutantKind::RingRow.
-  uint64_t metadata_place(uint64_t address) const {
-    if (sim_.mutant().kind != MutantKind::RingRow) return address;
-    const uint64_t ring_bytes =
-        uint64_t{sim_.plan().ring_blocks} * sim_.plan().block_m * sizeof(TokenSrcMetadata);
-    return pack_address(address_rank(address), address_region(address),
-                        address_offset(address) % ring_bytes);
   }
   template <class T>
   T add_word(Global<T> to, T value, Order order, Scope scope, Step step, SyncOp op) {
@@ -546,7 +537,6 @@ class SimMachine {
   void stage_tags(const Accumulator& total, Shared<uint8_t> staging);
   void scatter_tag(uint64_t address, Shared<uint8_t> from, uint32_t row, uint32_t bytes, Step step);
 
-  Simulation& sim_;
   Agent& agent_;
   Cta& cta_;
   RaceDetector* const checker_;  ///< null: nothing is checked

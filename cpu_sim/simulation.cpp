@@ -10,9 +10,8 @@
 #include <string_view>
 
 #include "common/check.h"
-#include "common/roles/start.h"
+#include "cpu_sim/planted_rules.h"
 #include "cpu_sim/race_report.h"
-#include "cpu_sim/sim_machine.h"
 #include "cpu_sim/wait_report.h"
 #include "model/checked_plan.h"
 #include "model/collect.h"
@@ -47,7 +46,9 @@ Simulation::Simulation(const Case& c, const RunOptions& options, const Mutant& m
       mutant_(mutant),
       probes_(probes),
       weight_cache_(options.weights),
-      tiles_(thread_count(options)),
+      tiles_(thread_count(options), mutant.kind == MutantKind::Rule
+                                        ? static_cast<LayerFault>(mutant.delta)
+                                        : LayerFault::None),
       pool_(take_fibers(size_t{c.shape.ranks} * c.kernel.sms_per_rank *
                         (kWarpgroupWarps + c.kernel.block_m / kMathRows))) {
   prepare_launches();
@@ -83,7 +84,7 @@ void Simulation::prepare_launches() {
     std::vector<uint32_t> rows(shape.experts, 0);
     for (const RankInput& input : launch.problem.ranks)
       for (const int32_t expert : input.topk_idx)
-        if (expert != kMaskedExpert) ++rows[static_cast<uint32_t>(expert)];
+        if (static_cast<uint32_t>(expert) < shape.experts) ++rows[static_cast<uint32_t>(expert)];
     const TileCounts tiles = plan.tiles;
     const uint64_t loads_a_block = uint64_t{tiles.n1} * shape.hidden_blocks() +
                                    uint64_t{tiles.n2} * shape.intermediate_blocks();
@@ -251,21 +252,6 @@ void Simulation::agent_body(Agent& a) {
   }
 }
 
-void Simulation::run_agent_role(Agent& a) {
-  SimMachine m(*this, a);
-  const KernelArgs& args = launch(a.rank).args;
-  switch (a.role) {
-    case Role::Dispatch:
-      return run_role<Role::Dispatch>(m, args);
-    case Role::LoadA:
-      return run_role<Role::LoadA>(m, args);
-    case Role::LoadB:
-      return run_role<Role::LoadB>(m, args);
-    default:
-      return run_role<Role::Math>(m, args);
-  }
-}
-
 void Simulation::agent_done(Agent& a) {
   a.finished = true;
   if (!a.copies.empty() && !a.copies[0].is_load() && !stores_done(a, BulkDone::Written))
@@ -287,7 +273,10 @@ void Simulation::end_of_launch(uint32_t rank) {
   const uint64_t launch = ranks_[rank].launch;
   // The first rank to leave has passed the last rank barrier: everything but y is final everywhere.
   if (results_[launch].tokens.empty()) collect(launch);
-  if (checker_) check_left_over(rank);
+  if (checker_) {
+    check_left_over(rank);
+    checker_->end_launch(rank);
+  }
   collect_y(rank);
   for (const Finding& finding : check_zero_words(launches_[launch].args.shape, plan(), reader()))
     if (finding.rank == rank && findings_.size() < kMaxFindings) findings_.push_back(finding);

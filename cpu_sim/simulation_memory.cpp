@@ -248,11 +248,13 @@ void Simulation::move_data(Agent& a, const Copy& copy) {
 }
 
 void Simulation::lay_out(RankState& rank) {
+  const bool keeps_words = ever_laid_out_ && mutant_.kind == MutantKind::KeepWords;
   const SymmetricLayout& layout = plan_layout();
   for (uint32_t r = 0; r < kNumRegions; ++r) {
     const auto region = static_cast<Region>(r);
     const uint64_t size = layout.size(region);
-    if (region_info(region).persistence == Persistence::Launch || size == 0) continue;
+    if (region_info(region).persistence == Persistence::Launch || size == 0 || keeps_words)
+      continue;
     std::memset(rank.memory.data(layout.offset(region), size), 0, size);
     rank.memory.set_stamps(layout.offset(region), size, kLastingStamp);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cpu_sim/planted_promotion.h"
 #include "model/tensor_core.h"
 
 namespace moetwin {
@@ -68,6 +69,7 @@ void TileJobs::make_ready(TileJob& job, uint32_t block) {
 
 void TileJobs::finish_rows(TileJob& job, uint32_t first_row, uint32_t rows) const {
   constexpr uint32_t kChunk = 8;
+  if (is_promotion_fault(fault_)) return finish_rows_wrongly(job, first_row, rows, fault_);
   std::vector<float> acc(size_t{rows} * kBlockN);
   float columns[kBlockN];
   for (size_t i = job.done; i < job.blocks.size() && job.blocks[i].ready; ++i) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/kernel_plan.h"
+#include "cpu_sim/planted_rules.h"
 
 namespace moetwin {
 
@@ -35,7 +36,9 @@ struct TileJob {
 /// Owns all tiles of a run and works them out.
 class TileJobs {
  public:
-  explicit TileJobs(uint32_t threads) : threads_(threads) {}
+  /// `fault`: a promotion fault to work under (planted_promotion.h).
+  explicit TileJobs(uint32_t threads, LayerFault fault = LayerFault::None)
+      : threads_(threads), fault_(fault) {}
 
   /// A tile of `rows` computed rows whose values are +0.
   TileJob* acquire(uint32_t rows);
@@ -59,6 +62,7 @@ class TileJobs {
   bool retire(TileJob& job);
 
   uint32_t threads_;
+  LayerFault fault_;
   uint64_t ready_work_ = 0;  ///< multiply-accumulates of ready blocks, roughly
   std::vector<std::unique_ptr<TileJob>> all_;
   std::vector<TileJob*> free_;

@@ -4,6 +4,7 @@
 
 #include "cpu_sim/simulate.h"
 #include "fuzz/equivalent_mutants.h"
+#include "fuzz/plant_cases.h"
 #include "fuzz/plants.h"
 
 namespace moetwin {
@@ -177,17 +178,12 @@ std::vector<MutantTrial> mutant_trials() {
   constexpr const char* kManyExperts =
       R"({"shape":{"ranks":2,"experts":80,"topk":2,"hidden":128,"intermediate":128,
           "max_tokens_per_rank":16},"kernel":{"sms_per_rank":2}})";
-  constexpr const char* kTwoChunks =
-      R"({"shape":{"ranks":1,"experts":1,"topk":1,"hidden":8192,"intermediate":128,
-          "max_tokens_per_rank":2},"kernel":{"sms_per_rank":1}})";
-  constexpr const char* kLapsTwoSms =
-      R"({"shape":{"ranks":1,"experts":1,"topk":1,"hidden":256,"intermediate":128,
-          "max_tokens_per_rank":600},"kernel":{"sms_per_rank":2,"stages":2}})";
   std::vector<MutantTrial> trials;
-  for (const char* text : {kOneRank, kTwoRanks, kSkewed, kTwoChunks, kLapsTwoSms, kManyExperts})
+  for (const char* text : {kOneRank, kTwoRanks, kSkewed, plant_cases::kTwoChunks,
+                           plant_cases::kLapsTwoSms, kManyExperts})
     trials.push_back({parse_case(text, ""), "fifo"});
   for (const char* schedule : {"slow:math@0", "random:2", "random:3"})
-    trials.push_back({parse_case(kLapsTwoSms, ""), schedule});
+    trials.push_back({parse_case(plant_cases::kLapsTwoSms, ""), schedule});
   for (const char* schedule : {"random:1", "slow:math@0", "slow:dispatch@1", "slow:load_b@0"})
     trials.push_back({parse_case(kTwoRanks, ""), schedule});
   return trials;

@@ -3,27 +3,31 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
+#include <optional>
 #include <set>
 
 #include "common/check.h"
 #include "cpu_sim/simulate.h"
 #include "fuzz/mutants.h"
+#include "fuzz/plant_makers.h"
 #include "model/compare.h"
 #include "model/naive.h"
 
 namespace moetwin {
 namespace {
 
-/// Whether the simulator's result is the naive path's, bit for bit.
-bool same_as_naive(const Case& c, const RunResult& result) {
+/// The first stage in which the simulator's result is not the naive path's; none if all are.
+std::optional<Stage> first_differing_stage(const Case& c, const RunResult& result) {
   WeightCache cache;
   for (size_t launch = 0; launch < c.launches.size(); ++launch) {
-    if (launch >= result.launches.size()) return false;
+    if (launch >= result.launches.size()) return Stage::Slots;
     const LayerResult naive = run_naive(make_problem(c, launch, cache));
-    if (first_difference(result.launches[launch], naive)) return false;
+    if (const auto difference = first_difference(result.launches[launch], naive))
+      return difference->stage;
   }
-  return true;
+  return std::nullopt;
 }
 
 RunOptions options_of(const Plant& plant) {
@@ -45,27 +49,93 @@ std::string findings_text(const RunResult& result) {
   return text.empty() ? "no finding" : text;
 }
 
+bool names_step(const std::string& text, Step step) {
+  const std::string name = std::string(" at ") + step_name(step);
+  for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+    const size_t end = at + name.size();
+    if (end == text.size() || std::isalnum(static_cast<unsigned char>(text[end])) == 0) return true;
+  }
+  return false;
+}
+
+bool is_expected(const Plant& plant, const Finding& f) {
+  if (f.kind != plant.expected) return false;
+  if (plant.other == Step::None) return f.step == plant.step;
+  return (f.step == plant.step && names_step(f.other, plant.other)) ||
+         (f.step == plant.other && names_step(f.other, plant.step));
+}
+
+bool has_expected(const Plant& plant, const RunResult& result) {
+  return std::any_of(result.findings.begin(), result.findings.end(),
+                     [&](const Finding& f) { return is_expected(plant, f); });
+}
+
+RunResult run_planted(const Plant& plant, const Case& c) {
+  return simulate(c, options_of(plant), plant.mutant,
+                  {nullptr, nullptr, kMaxPlantEvents, plant.alter});
+}
+
 void try_run(const Plant& plant, PlantVerdict& verdict) {
   const Case c = parse_case(plant.text, "");
-  const RunResult result = simulate(c, options_of(plant), plant.mutant,
-                                    {nullptr, nullptr, kMaxPlantEvents, plant.alter});
+  const RunResult result = run_planted(plant, c);
   verdict.got = findings_text(result);
-  const bool differs = plant.math && !same_as_naive(c, result);
-  if (differs && result.findings.empty()) verdict.got = "mismatch of y with the naive path";
-  if (plant.answer == PlantAnswer::Accepted) {
-    verdict.right = !result.failed() && !differs;
+  std::optional<Stage> differs;
+  if (plant.math) differs = first_differing_stage(c, result);
+  if (plant.answer == PlantAnswer::Finding) {
+    verdict.right = has_expected(plant, result);
     return;
   }
-  if (plant.expected == FindingClass::Mismatch && plant.step == Step::None) {
-    verdict.right = differs && result.findings.empty();
-    return;
+  if (differs && !result.failed())
+    verdict.got = fmt::format("{} differs from the naive path", stage_name(*differs));
+  verdict.right =
+      !result.failed() &&
+      (plant.answer == PlantAnswer::Accepted ? !differs : differs && *differs == plant.stage);
+}
+
+/// The case must be refused; behind the check, it must go wrong as expected.
+void try_refused(const Plant& plant, PlantVerdict& verdict) {
+  bool refused = false;
+  try {
+    verdict.got = "not refused: " + findings_text(run_planted({}, parse_case(plant.text, "")));
+  } catch (const InputError& error) {
+    verdict.got = std::string("refused: ") + error.what();
+    refused = verdict.got.find(plant.refusal) != std::string::npos;
   }
-  verdict.right = std::any_of(
-      result.findings.begin(), result.findings.end(),
-      [&](const Finding& f) { return f.kind == plant.expected && f.step == plant.step; });
+  const RunResult result = run_planted(plant, parse_case(plant.behind_check, ""));
+  verdict.got += "; behind the check: " + findings_text(result);
+  verdict.right = refused && (plant.step == Step::None && plant.expected == FindingClass::Mismatch
+                                  ? !result.failed()
+                                  : has_expected(plant, result));
 }
 
 }  // namespace
+
+std::span<const Plant> all_plants() {
+  static const std::vector<Plant> kAll = [] {
+    std::vector<Plant> all;
+    for (const auto plants : {synchronisation_plants(), launch_plants(), value_plants(),
+                              entry_plants(), right_programs()})
+      all.insert(all.end(), plants.begin(), plants.end());
+    return all;
+  }();
+  return kAll;
+}
+
+std::string expected_verdict(const Plant& plant) {
+  switch (plant.answer) {
+    case PlantAnswer::Accepted:
+      return "accepted";
+    case PlantAnswer::Refused:
+      return fmt::format("refused, naming {}", plant.refusal);
+    case PlantAnswer::Differs:
+      return fmt::format("stage {} differs", stage_name(plant.stage));
+    case PlantAnswer::Finding:
+      break;
+  }
+  const std::string site =
+      fmt::format("{} at {}", finding_class_name(plant.expected), step_name(plant.step));
+  return plant.other == Step::None ? site : fmt::format("{} and {}", site, step_name(plant.other));
+}
 
 const Plant* find_plant(const std::string& id) {
   for (const Plant& plant : all_plants())
@@ -76,13 +146,10 @@ const Plant* find_plant(const std::string& id) {
 PlantVerdict try_plant(const Plant& plant) {
   const auto begin = std::chrono::steady_clock::now();
   PlantVerdict verdict;
-  try {
+  if (plant.answer == PlantAnswer::Refused)
+    try_refused(plant, verdict);
+  else
     try_run(plant, verdict);
-  } catch (const InputError& error) {
-    verdict.got = std::string("refused: ") + error.what();
-    verdict.right = plant.answer == PlantAnswer::Refused &&
-                    verdict.got.find(plant.refusal) != std::string::npos;
-  }
   verdict.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return verdict;
 }

@@ -14,6 +14,7 @@
 #include "cpu_sim/mutant.h"
 #include "cpu_sim/probes.h"
 #include "model/case.h"
+#include "model/digest.h"
 #include "model/run.h"
 
 namespace moetwin {
@@ -24,7 +25,9 @@ constexpr uint64_t kMaxPlantEvents = 1'000'000;
 /// The right answer to a plant.
 enum class PlantAnswer : uint8_t {
   Finding,   ///< a finding of the expected class at the expected step
-  Refused,   ///< the case is refused on entry, with the expected word in the line
+  Differs,   ///< no finding, and the expected stage is the first to differ from the naive path
+  Refused,   ///< the case is refused on entry, with the expected word in the line; without that
+             ///< check it would have the expected finding, or run as if nothing were wrong
   Accepted,  ///< nothing is wrong: no finding, the same y as the naive path
 };
 
@@ -32,15 +35,23 @@ struct Plant {
   const char* id;
   const char* what;
   const char* text;  ///< the case, JSON
-  PlantAnswer answer;
-  FindingClass expected;
-  Step step;            ///< Finding: where
-  const char* refusal;  ///< Refused: what the line must name
-  Mutant mutant;
-  void (*alter)(Problem& problem, KernelArgs& args);  ///< null: nothing
-  bool unsafe_ring;
-  bool math;  ///< with tile arithmetic, and y compared with the naive path
+  PlantAnswer answer = PlantAnswer::Finding;
+  FindingClass expected = FindingClass::Mismatch;
+  Step step = Step::None;  ///< where; Refused: None if nothing would be found
+  /// The other of two accesses that nothing orders; which of them comes second, and is the
+  /// finding's step, is up to the schedule. None: a finding with one site.
+  Step other = Step::None;
+  Stage stage = Stage::Y;         ///< Differs
+  const char* refusal = "";       ///< Refused: what the line must name
+  const char* behind_check = "";  ///< Refused: a case that `alter` makes what was refused
+  Mutant mutant = {};
+  void (*alter)(Problem& problem, KernelArgs& args) = nullptr;
+  bool unsafe_ring = false;
+  bool math = false;  ///< with tile arithmetic, and results compared with the naive path
 };
+
+/// What the plant must get, in words.
+std::string expected_verdict(const Plant& plant);
 
 std::span<const Plant> all_plants();
 /// Null where there is none of that id.

@@ -94,6 +94,27 @@ TEST_CASE("explore: the smallest case is exhausted, and every schedule has the s
   CHECK(result.coverage.pair(Step::PullPublishRow, Step::LoadAWaitsForRows));
 }
 
+TEST_CASE("explore: two tokens a rank are exhausted too, and a search that is cut says so") {
+  ExploreOptions options;
+  options.policy = ExplorePolicy::Exhaustive;
+  options.schedules = 100000;
+  options.run.math = false;
+  const ExploreResult two = explore(parse_case(
+                                        R"({"shape":{"ranks":2,"experts":2,"topk":1,"hidden":128,
+                                            "intermediate":128,"max_tokens_per_rank":2},
+                                            "kernel":{"sms_per_rank":1}})",
+                                        ""),
+                                    options);
+  CHECK(two.exhausted);
+  CHECK(two.findings.empty());
+  options.schedules = 20;
+  options.run.unsafe_ring = true;
+  const ExploreResult cut = explore(parse_case(kShortRing, ""), options);
+  CHECK(!cut.exhausted);
+  CHECK(cut.schedules == 20);
+  CHECK(cut.choices > 100);
+}
+
 TEST_CASE("explore: unreduced, one step anywhere out of turn leads to no other behaviour") {
   const Case c = parse_case(kTiny, "");
   RunOptions run;

@@ -9,9 +9,8 @@
 #pragma once
 
 #include "common/bits.h"
-#include "common/epilogue_math.h"
+#include "common/layer_rules.h"
 #include "common/roles/math_rows.h"
-#include "common/routing.h"
 
 namespace moetwin {
 
@@ -63,6 +62,7 @@ template <Machine M>
 MOETWIN_ROLE void combine_chunk(M& m, const KernelArgs& args, CombineStages<M>& stages,
                                 uint32_t token, uint32_t routed, uint32_t column,
                                 uint32_t columns) {
+  const auto rules = rules_of(m);
   typename M::template Lanes<CombineSum> sum;
   if (m.math()) m.lanes([&](uint32_t lane) { sum[lane] = CombineSum{}; });
   const uint32_t slots = popcount(routed);
@@ -82,9 +82,9 @@ MOETWIN_ROLE void combine_chunk(M& m, const KernelArgs& args, CombineStages<M>& 
           const Bf16x8 row = m.load(Shared<Bf16x8>{buffer.offset} + vector, Step::CombineSum);
           MOETWIN_UNROLL
           for (uint32_t c = 0; c < kVectorColumns; ++c)
-            sum[lane].columns[v][c] =
-                combine_step(sum[lane].columns[v][c],
-                             static_cast<uint16_t>(row.pairs[c / 2] >> (c % 2 == 0 ? 0 : 16)));
+            sum[lane].columns[v][c] = rules.combine_step(
+                sum[lane].columns[v][c],
+                static_cast<uint16_t>(row.pairs[c / 2] >> (c % 2 == 0 ? 0 : 16)));
         });
       });
     else

@@ -10,11 +10,11 @@
 //   start rank barrier 3     all ranks                      all words are clean: the launch may end
 #pragma once
 
+#include "common/layer_rules.h"
 #include "common/roles/cleanup.h"
 #include "common/roles/pool_table.h"
 #include "common/roles/pull.h"
 #include "common/roles/rank_barrier.h"
-#include "common/routing.h"
 
 namespace moetwin {
 
@@ -25,12 +25,12 @@ MOETWIN_ROLE void for_each_route(M& m, const KernelArgs& args, Step step, Proces
   const auto topk_idx = m.template region<int32_t>(Region::TopkIdx);
   const uint32_t topk = args.shape.topk;
   const uint32_t tokens = m.num_tokens();
-  const uint32_t per_warp = tokens_per_warp(topk);
+  const uint32_t per_warp = rules_of(m).tokens_per_warp(topk);
   const uint32_t stride = args.plan.sms * kDispatchWarps * per_warp;
   for (uint32_t token = (m.sm() * kDispatchWarps + m.agent()) * per_warp; token < tokens;
        token += stride) {
     m.lanes([&](uint32_t lane) {
-      if (lane >= route_lanes(topk) || token + lane / topk >= tokens) return;
+      if (lane >= per_warp * topk || token + lane / topk >= tokens) return;
       const uint32_t flat = static_cast<uint32_t>(flat_route(token, lane, topk));
       const int32_t expert = m.load(topk_idx + flat, step);
       if (expert != kMaskedExpert) process(flat, static_cast<uint32_t>(expert));

@@ -8,7 +8,7 @@
 //                 l1_full[slot]             math warpgroups    are in the ring
 #pragma once
 
-#include "common/epilogue_math.h"
+#include "common/layer_rules.h"
 #include "common/roles/math_rows.h"
 
 namespace moetwin {
@@ -20,6 +20,7 @@ MOETWIN_ROLE float quantise_row(M& m, const Row& row, float clamp, float weight,
                                 Shared<uint8_t> staging) {
   constexpr uint32_t kPairs = M::kRowPairs / 2;
   constexpr uint32_t kChunk = M::kPairsPerChunk;
+  const auto rules = rules_of(m);
   float values[kPairs][2];
   float amax = 0.0f;
   MOETWIN_UNROLL
@@ -28,15 +29,14 @@ MOETWIN_ROLE float quantise_row(M& m, const Row& row, float clamp, float weight,
     const uint32_t gate_pair = p / kChunk * 2 * kChunk + p % kChunk;
     const auto gate = row.pair(gate_pair);
     const auto up = row.pair(gate_pair + kChunk);
-    values[p][0] = activate(gate.low, up.low, clamp, weight);
-    values[p][1] = activate(gate.high, up.high, clamp, weight);
-    amax = amax_step(amax_step(amax, values[p][0]), values[p][1]);
+    values[p][0] = rules.activate(gate.low, up.low, clamp, weight);
+    values[p][1] = rules.activate(gate.high, up.high, clamp, weight);
+    amax = rules.amax_step(rules.amax_step(amax, values[p][0]), values[p][1]);
   }
-  const GroupScale scale = group_scale(row.max(amax));
+  const GroupScale scale = rules.group_scale(row.max(amax));
   MOETWIN_UNROLL
   for (uint32_t p = 0; p < kPairs; ++p) {
-    const uint16_t codes =
-        encode_e4m3x2(mul_rn(values[p][0], scale.inverse), mul_rn(values[p][1], scale.inverse));
+    const uint16_t codes = rules.requantise_pair(values[p][0], values[p][1], scale.inverse);
     const uint32_t column = row.half_column(p);
     m.store(Shared<uint16_t>{staging.offset + row.index() * kLinear1ScaleGroup + column}, codes,
             Step::Linear1Epilogue);

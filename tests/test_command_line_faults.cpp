@@ -1,0 +1,68 @@
+// A planted fault on the command line: what diff says of it, and of whom it is.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "fuzz/plants.h"
+#include "tests/command_line_program.h"
+
+using namespace moetwin;
+
+namespace {
+
+std::string planted_case(const char* id) {
+  nlohmann::json c = nlohmann::json::parse(find_plant(id)->text);
+  c["plant"] = id;
+  return c.dump();
+}
+
+}  // namespace
+
+TEST_CASE("command line: diff names the stage that a planted fault of the arithmetic changes") {
+  const ProgramDirectory dir;
+  for (const char* id : {"F50", "F51", "F55"}) {
+    CAPTURE(std::string(id));
+    dir.write("planted.json", planted_case(id));
+    const Ran ran = dir.run("diff planted.json --json");
+    CAPTURE(ran.err);
+    REQUIRE(ran.status == 1);
+    CHECK(ran.json()["first"]["stage"] == stage_name(find_plant(id)->stage));
+  }
+}
+
+TEST_CASE("command line: an option without its value says what it wants, as help does") {
+  const ProgramDirectory dir;
+  const Ran ran = dir.run("run case.json --max-memory");
+  CHECK(ran.status == 2);
+  CHECK(ran.err == "moetwin: --max-memory: GIB is missing (moetwin run --help)\n");
+  const std::string help = dir.run("run --help").out;
+  CHECK(help.find("--max-memory GIB") != std::string::npos);
+  CHECK(help.find("--trace FILE") != std::string::npos);
+  CHECK(help.find("TEXT") == std::string::npos);
+  for (const char* verb : {"record", "check", "vectors"}) {
+    const std::string golden = dir.run(std::string("golden ") + verb + " --help").out;
+    for (const char* other : {"record", "check", "vectors"})
+      CHECK((golden.find(std::string("moetwin golden ") + other) != std::string::npos) ==
+            (std::string(other) == verb));
+  }
+}
+
+TEST_CASE("command line: a ring that needs too much memory is named by its own field") {
+  const ProgramDirectory dir;
+  dir.write("ring.json", R"({"shape":{"ranks":64,"experts":64,"topk":1,"hidden":128,
+      "intermediate":128,"max_tokens_per_rank":1},"kernel":{"ring_blocks":1048576}})");
+  const Ran ran = dir.run("run ring.json --max-memory 1");
+  CHECK(ran.status == 2);
+  CHECK(ran.err.rfind("moetwin: kernel.ring_blocks: 1048576 makes the case need", 0) == 0);
+}
+
+TEST_CASE("command line: a planted fault is the simulator's alone") {
+  const ProgramDirectory dir;
+  dir.write("planted.json", planted_case("F50"));
+  CHECK(dir.run("diff planted.json --left naive --right sim").status == 1);
+  CHECK(dir.run("diff planted.json --left sim --right sim").status == 0);
+  const Ran ran = dir.run("diff planted.json --left naive --right naive");
+  CHECK(ran.status == 2);
+  CHECK(ran.one_line_of_error());
+  CHECK(dir.run("run planted.json --backend naive").status == 2);
+}
