@@ -29,7 +29,7 @@ enum class MutantKind : uint8_t {
   Rows,         ///< a tile is taken with `delta` more rows
   Narrow,       ///< a copy's offset into its region is cut to 32 bits
   ByExpert,     ///< rows are combined in the order of their experts
-  RingRow,      ///< metadata is indexed by the ring row, wherever it is touched
+  RingRow,      ///< metadata is indexed by the ring row where it is written and where rows scatter
   ClearEarly,   ///< region number `delta` is cleared before a named barrier instead of behind it
   Leave,        ///< the agent leaves the kernel at a named barrier
   Rule,         ///< layer fault number `delta` (planted_rules.h)

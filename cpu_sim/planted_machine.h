@@ -34,12 +34,6 @@ class PlantedMachine : public SimMachine {
       if (mutated(MutantKind::Rows, step)) value.rows += mutant_delta();
     return value;
   }
-  template <class Place>
-  auto load_rows(Place from, uint32_t valid, Step step) {
-    if constexpr (std::is_same_v<Place, Global<TokenSrcMetadata>>)
-      from.address = metadata_place(from.address);
-    return SimMachine::load_rows(from, valid, step);
-  }
   template <class T>
   void store(Global<T> to, T value, Step step) {
     if constexpr (std::is_same_v<T, TokenSrcMetadata>) to.address = metadata_place(to.address);

@@ -47,7 +47,7 @@ const Plant kPlants[] = {
      .step = Step::ClaimSlots,
      .mutant = change(MutantKind::KeepWords, Step::None),
      .alter = counters_behind_payload},
-    pair("F32a", "rows of a peer may land after they were to be complete", kLateRank, Class::Race,
+    pair("F32", "rows of a peer may land after they were to be complete", kLateRank, Class::Race,
          Step::Linear2Scatter, Step::CombineLoad, drop(Step::RankWait, 1, 1)),
     finding("F32b", "a peer's last signal may land after the launch, when the memory is gone",
             kTwoRanks, Class::Race, Step::RankSignal, drop(Step::RankWait, 2, 2)),
