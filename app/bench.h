@@ -12,6 +12,7 @@ namespace moetwin {
 struct BenchReport {
   nlohmann::ordered_json json;
   std::string text;
+  std::string svg;  ///< a plot, where it has one
 };
 
 /// Operations a second of processor time of `work`, which does `operations` each time; runs for at
@@ -29,6 +30,8 @@ BenchReport bench_control();
 BenchReport bench_cases();
 /// The race checker beside the same simulation unchecked.
 BenchReport bench_checker();
+/// The timed schedule's prediction of launches measured on a card.
+BenchReport bench_timed();
 /// How time grows with threads, rows and ranks.
 BenchReport bench_scaling();
 

@@ -1,6 +1,7 @@
-// The virtual clock's cost table, in nanoseconds: what the timed schedule takes each operation to
-// cost. From single measurements on one H200 (barrier, flag and copy rates); a simple model, which
-// a report calls approximate.
+// What the timed schedule takes each operation to cost, as data: latencies in nanoseconds, rates in
+// bytes a microsecond. Latencies and rates of memory were measured alone on one H200 (2026-11-29);
+// what is marked "fitted" was chosen so that whole launches take the time that they took there on
+// the same day (docs/measurements.md, `moetwin bench timed`). shared_bandwidth.h has the queues.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +9,22 @@
 namespace moetwin {
 
 struct CostTable {
-  uint64_t shared_access = 1;
-  uint64_t global_access = 600;        ///< a dependent load or atomic on the card
-  uint64_t issue = 20;                 ///< issuing a copy, arriving at a barrier
-  uint64_t flag_gpu = 840;             ///< from a release on one SM to its acquire on another
-  uint64_t flag_sys = 1370;            ///< the same between two cards
-  uint64_t copy_latency = 700;         ///< a bulk copy on the card
-  uint64_t peer_latency = 1400;        ///< a bulk copy from or to a peer card
-  uint64_t copy_bytes_per_us = 30000;  ///< one SM's share of the copy bandwidth
-  uint64_t mma_step = 14;              ///< one 64x128x32 E4M3 step
-  uint64_t epilogue = 900;             ///< one warpgroup's epilogue of a tile
+  uint64_t launch = 7000;        ///< from the host's launch until a CTA's first instruction; fitted
+  uint64_t shared_access = 1;    ///< a store that nobody waits for
+  uint64_t global_access = 600;  ///< a dependent load or atomic on the card
+  uint64_t issue = 20;           ///< issuing a copy, arriving at a barrier
+  uint64_t flag_gpu = 840;       ///< from a release on one SM to its acquire on another
+  uint64_t flag_sys = 1370;      ///< the same between two cards
+  uint64_t copy_latency = 700;   ///< a bulk copy on the card
+  uint64_t peer_latency = 1400;  ///< a bulk copy from or to a peer card
+  uint64_t dram_rate = 3'900'000;  ///< of all SMs together
+  uint64_t l2_rate = 7'000'000;    ///< of all SMs together; fitted
+  uint64_t link_rate = 371'000;    ///< of a card, from or to all peers
+  uint64_t sm_rate = 100'000;      ///< of one SM; fitted
+  uint64_t l2_bytes = 40'000'000;  ///< weights read again within this many bytes come from L2
+  uint64_t mma_step = 35;          ///< one 64x128x32 E4M3 step of an SM's tensor cores; fitted
+  uint64_t promote = 90;           ///< one promotion of 64x128 sums; fitted
+  uint64_t epilogue = 900;         ///< one warpgroup's epilogue of 64x128 sums; fitted
 };
 
 }  // namespace moetwin

@@ -446,7 +446,10 @@ void SimMachine::issue_mma(Accumulator& product, Shared<uint8_t> a, Shared<uint8
 
 void SimMachine::mma_wait(Accumulator& product, Step step) {
   sim_.visible(agent_);
-  cost(sim_.costs().mma_step * product.steps * k_blocks_a_step_);
+  const uint64_t steps = uint64_t{product.steps} * k_blocks_a_step_;
+  if (sim_.timed())
+    agent_.time =
+        std::max(agent_.time, sim_.bandwidth().tensor_cores(agent_.time, agent_.cta, steps));
   if (dropped(step)) return;
   if (postponed(step, [&product, step, this] { mma_wait(product, step); })) return;
   if (!product.read) read_operands(product, step);
@@ -472,6 +475,7 @@ void SimMachine::read_operands(Accumulator& product, Step step) {
 
 void SimMachine::promote(Accumulator& total, Accumulator& product, const RowValues<float>& scales,
                          float even, float odd) {
+  cost(sim_.costs().promote);
   if (!product.retired) {
     sim_.report(FindingClass::Barrier, agent_, Step::MathMmaWait,
                 "reads an accumulator whose wgmma has not been waited for");

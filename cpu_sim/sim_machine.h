@@ -299,10 +299,10 @@ class SimMachine {
   template <class F>
   void copy_rows(uint32_t valid, uint32_t bytes, Shared<uint8_t> from, F&& to, Step step) {
     sim_.visible(agent_);
+    const uint64_t begin = agent_.time;
     for (uint32_t row = 0; row < valid; ++row) {
       lane_ = row % 16 * 8 + 1;  // one of the eight that copy the row
       const Global<uint8_t> place = to(row);
-      cost(sim_.costs().shared_access);
       sim_.touched(agent_, step, DataOp::Store, place.address);
       if (checker_) {
         note(AccessKind::Read, from.offset + row * bytes, bytes, step);
@@ -315,6 +315,9 @@ class SimMachine {
       const uint8_t* source = readable_shared(from.offset + row * bytes, bytes, 16, step);
       std::memcpy(writable(place.address, bytes, 16, step), source, bytes);
     }
+    // The rows' places are looked up together, and nobody waits for the stores.
+    agent_.time = begin + sim_.costs().global_access;
+    if (sim_.timed()) sim_.bandwidth().data(begin, agent_.cta, uint64_t{valid} * bytes);
     end_of_lanes();
   }
 

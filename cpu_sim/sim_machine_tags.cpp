@@ -26,9 +26,9 @@ void SimMachine::check_scale_tags(const Accumulator& total, const Accumulator& p
               fmt::format("row {} of the tile is multiplied with another row's scale", row));
   };
   check(scales.rows.data());
-  if (k_blocks_a_step_ == 1 || total.valid == 0) return;
   // The scales of the other blocks of K were not staged: they are held against the ring's, where
-  // this tile's rows lie until it releases the block.
+  // this tile's rows lie until warpgroup 0, which speaks for all, releases the block.
+  if (k_blocks_a_step_ == 1 || total.valid == 0 || agent_.number != 0) return;
   const KernelPlan& plan = sim_.plan();
   const uint32_t in_stages = product.a.offset - plan.shared.stage_a;
   const uint32_t first = in_stages % plan.stage_a_bytes() / kBlockK;

@@ -124,6 +124,8 @@ void Simulation::create_agents() {
     throw InputError(fmt::format("schedule: {}: rank {} is not below shape.ranks {}", text,
                                  schedule.rank, case_.shape.ranks));
   scheduler_.start(schedule, settings);
+  timed_ = schedule.policy == SchedulePolicy::Timed;
+  bandwidth_.start(case_.shape.ranks, p.sms, costs_);
 
   ctas_.resize(ctas);
   for (Cta& cta : ctas_) {
@@ -234,6 +236,7 @@ void Simulation::start_rank(uint32_t r) {
     if (cta(a).held) continue;
     a.started = true;
     a.wait = {};
+    a.time += costs_.launch;
     scheduler_.runnable(id_of(a), a.time);
   }
 }
@@ -395,8 +398,7 @@ RunResult Simulation::run() {
 
 void Simulation::log(const Agent& a, TraceKind kind, Step step, TraceObject what, uint64_t object,
                      uint32_t value) {
-  const bool timed = scheduler_.schedule().policy == SchedulePolicy::Timed;
-  trace_.push_back({timed ? a.time : counts_.events, object, value, static_cast<uint16_t>(a.rank),
+  trace_.push_back({timed_ ? a.time : counts_.events, object, value, static_cast<uint16_t>(a.rank),
                     static_cast<uint16_t>(a.sm), static_cast<uint8_t>(a.in_cta), kind, step, what});
 }
 
@@ -421,6 +423,12 @@ void Simulation::finish_result(RunResult& result) {
   if (deadlocked_ || stopped_) return;
   result.state_digest = state_digest();
   if (options_.math) result.launches = std::move(results_);
+}
+
+uint64_t Simulation::virtual_nanoseconds() const {
+  uint64_t latest = 0;
+  for (const Agent& a : agents_) latest = std::max(latest, a.time);
+  return latest;
 }
 
 void Simulation::report(FindingClass kind, const Agent& a, Step step, std::string text,

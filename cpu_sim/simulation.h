@@ -24,6 +24,7 @@
 #include "cpu_sim/probes.h"
 #include "cpu_sim/race_detector.h"
 #include "cpu_sim/scheduler.h"
+#include "cpu_sim/shared_bandwidth.h"
 #include "cpu_sim/tile_jobs.h"
 #include "model/case.h"
 #include "model/collect.h"
@@ -129,6 +130,8 @@ class Simulation {
   ~Simulation();
 
   RunResult run();
+  /// How long the launches took so far by the cost table, from the first launch on.
+  uint64_t virtual_nanoseconds() const;
 
   // What SimMachine acts on.
 
@@ -163,6 +166,9 @@ class Simulation {
   Landing landing() const { return case_.world.landing; }
   Padding padding() const { return case_.world.padding; }
   const CostTable& costs() const { return costs_; }
+  /// Whether virtual time decides the order, so that shared bandwidth counts.
+  bool timed() const { return timed_; }
+  SharedBandwidth& bandwidth() { return bandwidth_; }
   /// The race checker; null when the run is not checked.
   RaceDetector* checker() { return checker_.get(); }
   /// A place of global memory, or of the agent's shared memory, as the checker names it.
@@ -299,6 +305,7 @@ class Simulation {
   void read_tags(Agent& a, const Copy& copy, RowTag* to);
   void write_tags(Agent& a, const Copy& copy, const RowTag* from);
   void check_issue(Agent& a, Copy& copy);
+  uint64_t landing_time(const Agent& a, const Copy& copy);
   void check_left_over(uint32_t rank);
   void report_race(const RaceFinding& finding);
   void check_combine(Agent& a, const Copy& copy);
@@ -316,6 +323,8 @@ class Simulation {
   Mutant mutant_;
   Probes probes_;
   CostTable costs_;
+  SharedBandwidth bandwidth_;
+  bool timed_ = false;
   std::vector<Launch> launches_;
   WeightCache weight_cache_;
   std::vector<RankState> ranks_;

@@ -90,15 +90,28 @@ std::string Simulation::mbarrier_name(uint32_t bar) const {
   return moetwin::mbarrier_name(plan(), bar);
 }
 
+/// Virtual time at which a copy issued now has landed.
+uint64_t Simulation::landing_time(const Agent& a, const Copy& copy) {
+  if (!timed_) return a.time + costs_.copy_latency;
+  const uint64_t bytes = uint64_t{copy.total()} * copy.k_blocks;
+  if (copy.from_weights()) {
+    const uint64_t piece = uint64_t{copy.tensor == Tensor::W2} << 63 | copy.weight_row << 24 |
+                           uint64_t{copy.column / kBlockK};
+    return bandwidth_.weights(a.time, a.cta, piece, bytes) + costs_.copy_latency;
+  }
+  const uint32_t owner = address_rank(copy.global);
+  if (owner != a.rank)
+    return bandwidth_.peer_data(a.time, a.cta, owner, bytes) + costs_.peer_latency;
+  return bandwidth_.data(a.time, a.cta, bytes) + costs_.copy_latency;
+}
+
 void Simulation::issue(Agent& a, Copy& copy) {
   if (traced()) {
     const bool load = copy.is_load();
     log(a, TraceKind::Copy, copy.step, load ? TraceObject::Mbarrier : TraceObject::Stores,
         load ? copy.bar : 0, copy.total());
   }
-  const bool peer = !copy.from_weights() && address_rank(copy.global) != a.rank;
-  copy.time = a.time + (peer ? costs_.peer_latency : costs_.copy_latency) +
-              uint64_t{copy.total()} * copy.k_blocks * 1000 / costs_.copy_bytes_per_us;
+  copy.time = landing_time(a, copy);
   a.time += costs_.issue;
   // Bounds are checked where the copy is issued, so that the finding names the issuer.
   if (!copy.from_weights() && !carries_tags(copy)) {
