@@ -19,7 +19,7 @@ struct Prediction {
   double microseconds = 0;
   double ratio() const { return microseconds / measured.microseconds; }
   const MeasuredLayer& layer() const { return kMeasuredLayers[measured.layer]; }
-  bool claimed() const { return measured.tokens >= kFewestPredictedTokens; }
+  bool claimed() const { return is_claimed(measured); }
 };
 
 /// The largest distance of a ratio from 1 among the claimed launches of layers that were fitted, or

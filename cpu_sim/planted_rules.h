@@ -29,7 +29,6 @@ enum class LayerFault : uint8_t {
   WeightLeftOut,
   PromotedOnce,     ///< one promotion for all of K, with the last block's scales
   HalfAccumulator,  ///< accumulators in binary16
-  Linear1Unfused,   ///< every other row of a tile is promoted by a product and a sum
   Linear2Unfused,
 };
 

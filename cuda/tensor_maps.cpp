@@ -40,8 +40,7 @@ CUtensorMap load_of(uint64_t address, uint64_t rows, uint64_t columns, uint32_t 
 }
 
 CUtensorMap store_of(uint64_t address, uint64_t rows, uint64_t columns) {
-  return encode(
-      {address, rows, columns, kMathRows, kLinear1ScaleGroup, CU_TENSOR_MAP_SWIZZLE_64B});
+  return encode({address, rows, columns, kMathRows, kLinear1ScaleGroup, CU_TENSOR_MAP_SWIZZLE_64B});
 }
 
 }  // namespace

@@ -107,11 +107,12 @@ TEST_CASE("explore: two tokens a rank are exhausted too, and a search that is cu
                                     options);
   CHECK(two.exhausted);
   CHECK(two.findings.empty());
-  options.schedules = 20;
+  options.schedules = 5;
   options.run.unsafe_ring = true;
   const ExploreResult cut = explore(parse_case(kShortRing, ""), options);
   CHECK(!cut.exhausted);
-  CHECK(cut.schedules == 20);
+  CHECK(cut.schedules > 0);
+  CHECK(cut.schedules <= 5);
   CHECK(cut.choices > 100);
 }
 
