@@ -155,7 +155,8 @@ TEST_CASE("campaign: findings lie on disk as soon as they are known, and repeat 
   const CampaignState state = run(options);
   REQUIRE(!state.findings.empty());
   for (const auto& [cause, finding] : state.findings) {
-    CAPTURE(cause_text(cause));
+    const std::string text = cause_text(cause);
+    CAPTURE(text);
     const Case c = load_case(options.out + "/findings/" + finding.file + ".json");
     CHECK(c.plant == options.plant);
     JudgeOptions judge;
