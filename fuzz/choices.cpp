@@ -8,6 +8,7 @@
 
 #include "common/check.h"
 #include "cpu_sim/schedule.h"
+#include "model/mapped_file.h"
 
 namespace moetwin {
 namespace {
@@ -21,7 +22,7 @@ bool starts_with(std::string_view text, std::string_view prefix) {
 }
 
 [[noreturn]] void refuse(const std::string& option, std::string_view text, const char* wanted) {
-  throw InputError(fmt::format("{}: '{}' is not {}", option, text.substr(0, 40), wanted));
+  throw InputError(fmt::format("{}: '{}' is not {}", option, one_line(text, 40), wanted));
 }
 
 uint64_t read_number(const std::string& option, std::string_view text, int base) {
