@@ -53,7 +53,8 @@ void finish_rows_wrongly(TileJob& job, uint32_t first_row, uint32_t rows, LayerF
   MOETWIN_CHECK(job.done == 0);
   for (uint32_t row = first_row; row < first_row + rows; ++row) {
     for (uint32_t column = 0; column < kSliceN; ++column) {
-      float final = 0;
+      // A tile that is asked for again has no blocks left, and keeps what it has.
+      float final = job.values[size_t{row} * kSliceN + column];
       float acc = 0;
       for (size_t i = 0; i < job.blocks.size(); ++i) {
         const TileJob::Block& block = job.blocks[i];

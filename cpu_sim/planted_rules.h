@@ -29,7 +29,7 @@ enum class LayerFault : uint8_t {
   WeightLeftOut,
   PromotedOnce,     ///< one promotion for all of K, with the last block's scales
   HalfAccumulator,  ///< accumulators in binary16
-  Linear2Unfused,
+  Linear2Unfused,   ///< every other row of Linear2 is promoted by a product and a sum
 };
 
 constexpr bool is_promotion_fault(LayerFault fault) { return fault >= LayerFault::PromotedOnce; }

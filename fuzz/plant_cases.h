@@ -111,10 +111,6 @@ constexpr const char* kOneTokenTwoRanks =
 constexpr const char* kNormal =
     R"({"shape":{"ranks":1,"experts":2,"topk":2,"hidden":256,"intermediate":256,
         "max_tokens_per_rank":4},"kernel":{"sms_per_rank":1}})";
-/// Values on rounding ties.
-constexpr const char* kTies =
-    R"({"shape":{"ranks":1,"experts":4,"topk":2,"hidden":512,"intermediate":512,
-        "max_tokens_per_rank":32},"data":{"kind":"ties"},"kernel":{"sms_per_rank":1}})";
 /// Codes of every kind, NaN among them.
 constexpr const char* kNan =
     R"({"shape":{"ranks":1,"experts":4,"topk":2,"hidden":128,"intermediate":128,
