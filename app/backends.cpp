@@ -21,9 +21,7 @@
 namespace moetwin {
 namespace {
 
-RunResult run_sim(const Case& c, const RunOptions& options) {
-  return c.plant.empty() ? simulate(c, options) : simulate_planted(c, options);
-}
+RunResult run_sim(const Case& c, const RunOptions& options) { return simulate_case(c, options); }
 
 RunResult run_naive_launches(const Case& c, const RunOptions& options) {
   const auto start = std::chrono::steady_clock::now();

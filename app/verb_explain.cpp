@@ -14,13 +14,12 @@
 #include "app/backends.h"
 #include "app/case_checks.h"
 #include "app/journey_report.h"
-#include "app/options.h"
 #include "app/progress.h"
 #include "app/run_report.h"
+#include "app/simulated_run.h"
 #include "app/verbs.h"
 #include "common/check.h"
 #include "cpu_sim/schedule.h"
-#include "cpu_sim/simulate.h"
 #include "fuzz/plants.h"
 
 namespace moetwin {
@@ -40,20 +39,14 @@ constexpr const char* kExamples =
     "  moetwin explain small.json --expert 9 --no-math\n";
 
 struct Options {
-  std::string path;
+  SimulatedRun run;
   std::string token;
   std::string row;
   std::string block;
   std::string expert;
   std::string launch;
-  std::string threads;
-  std::string schedule;
-  std::string max_memory;
   bool values = false;
   bool full = false;
-  bool check = false;
-  bool no_math = false;
-  bool unsafe_ring = false;
   bool json = false;
 };
 
@@ -113,24 +106,18 @@ Explained follow(const Options& o, const Case& c) {
   const size_t last = c.launches.size() - 1;
   e.launch = o.launch.empty() ? last : read_integer_option("--launch", o.launch, 0, last);
   e.shape = c.launches[e.launch].shape;
-  e.schedule = o.schedule.empty() ? c.schedule : o.schedule;
+  e.schedule = schedule_of(o.run, c);
   if (parse_schedule(e.schedule).policy == SchedulePolicy::Timed)
     e.clock = JourneyClock::Nanoseconds;
-  RunOptions options;
-  options.threads = read_threads(o.threads);
-  options.schedule = o.schedule;
-  options.check = o.check;
-  options.math = !o.no_math;
-  options.unsafe_ring = o.unsafe_ring;
-  const KernelPlan plan = plan_of(c, c.launches[e.launch], o.unsafe_ring, options.math);
+  const RunOptions options = run_options(o.run);
+  const KernelPlan plan = plan_of(c, c.launches[e.launch], options.unsafe_ring, options.math);
   const KernelArgs args{e.shape, plan, make_layout(e.shape, plan), c.clamp};
   JourneyRecorder recorder(make_routed_problem(c, e.launch), args, e.launch,
                            read_filter(o, c.launches[e.launch], plan));
   Probes probes;
   probes.observer = &recorder;
   probes.data = &recorder;
-  e.result = c.plant.empty() ? simulate(c, options, Mutant{}, probes)
-                             : simulate_planted(c, options, probes);
+  e.result = simulate_case(c, options, probes);
   e.journeys = recorder.journeys();
   if (o.token.empty())
     std::stable_sort(e.journeys.begin(), e.journeys.end(), [](const auto& a, const auto& b) {
@@ -142,13 +129,6 @@ Explained follow(const Options& o, const Case& c) {
   for (const SlotJourney& journey : e.journeys)
     e.values.push_back(values_of(journey, problem, e.result.launches[e.launch]));
   return e;
-}
-
-std::string repeat_command(const Options& o, const RunResult& result) {
-  CommandText command("run");
-  command.word(o.path).given("--schedule", result.schedule_string).given("--threads", o.threads);
-  command.flag("--check", o.check).flag("--no-math", o.no_math);
-  return command.flag("--unsafe-ring", o.unsafe_ring).text();
 }
 
 std::string explain_json(const Explained& e) {
@@ -166,7 +146,7 @@ std::string explain_json(const Explained& e) {
 }
 
 std::string explain_text(const Options& o, const Case& c, const Explained& e) {
-  std::string text = case_lines(c, o.unsafe_ring);
+  std::string text = case_lines(c, o.run.unsafe_ring);
   text += fmt::format("schedule   {}, launch {}; numbers are {}\n", e.schedule, e.launch,
                       e.clock == JourneyClock::Events ? "control events" : "virtual nanoseconds");
   text += fmt::format("slots      {} routed\n\n", e.journeys.size());
@@ -185,17 +165,15 @@ std::string explain_text(const Options& o, const Case& c, const Explained& e) {
 }
 
 int explain(const Options& o) {
-  if (o.values && o.no_math)
+  if (o.values && o.run.no_math)
     throw InputError("--values: needs the values that --no-math leaves out");
-  const Case c = load_case(o.path);
-  check_case(c, find_backend("--backend", "sim"),
-             {o.unsafe_ring, false, o.schedule, read_max_memory(o.max_memory), !o.no_math});
+  const Case c = load_checked_case(o.run, false);
   Explained explained;
   {
     const Progress progress("explain");
     explained = follow(o, c);
   }
-  explained.repeat = repeat_command(o, explained.result);
+  explained.repeat = repeat_command(o.run, explained.result, false);
   std::fputs((o.json ? explain_json(explained) : explain_text(o, c, explained)).c_str(), stdout);
   return explained.result.failed() ? kExitFinding : kExitFine;
 }
@@ -204,7 +182,7 @@ int explain(const Options& o) {
 
 VerbAction add_explain(VerbOptions& options) {
   const auto o = std::make_shared<Options>();
-  options.argument("CASE", o->path, "case file");
+  options.argument("CASE", o->run.path, "case file");
   options.text("--token", o->token, "RANK:TOKEN: the routed slots of one token");
   options.text("--row", o->row, "RANK:ROW: the slot in a logical pool row of a rank");
   options.text("--block", o->block, "RANK:BLOCK: the slots in a pool block of a rank");
@@ -212,13 +190,7 @@ VerbAction add_explain(VerbOptions& options) {
   options.text("--launch", o->launch, "which launch, from 0 (the last)");
   options.flag("--values", o->values, "with the values at every stage");
   options.flag("--full", o->full, "every step of each slot, however many there are");
-  options.text("--threads", o->threads, "threads for pure work (all cores); never changes a bit");
-  options.text("--schedule", o->schedule, "in place of the case's own, as for run");
-  options.flag("--check", o->check, "find races and what else run --check finds");
-  options.flag("--no-math", o->no_math, "the protocol with payload tags in place of arithmetic");
-  options.flag("--unsafe-ring", o->unsafe_ring, "accept a ring below the smallest safe one");
-  options.text("--max-memory", o->max_memory,
-               "GiB a case may need (80 % of what is free); more is refused at once");
+  add_simulated_run(options, o->run);
   options.flag("--json", o->json, "one object on standard output");
   options.examples(kExamples);
   return [o] { return explain(*o); };

@@ -10,14 +10,13 @@
 #include "app/arguments.h"
 #include "app/backends.h"
 #include "app/case_checks.h"
-#include "app/options.h"
 #include "app/progress.h"
 #include "app/received.h"
 #include "app/report_json.h"
+#include "app/simulated_run.h"
 #include "app/verbs.h"
 #include "common/check.h"
 #include "cpu_sim/schedule.h"
-#include "cpu_sim/simulate.h"
 #include "fuzz/plants.h"
 #include "model/output_file.h"
 
@@ -36,14 +35,8 @@ constexpr const char* kExamples =
     "  moetwin report small.json --json\n";
 
 struct Options {
-  std::string path;
+  SimulatedRun run;
   std::string out;
-  std::string threads;
-  std::string schedule;
-  std::string max_memory;
-  bool check = false;
-  bool no_math = false;
-  bool unsafe_ring = false;
   bool json = false;
 };
 
@@ -55,13 +48,6 @@ void make_directory(const std::string& path) {
     throw InputError(fmt::format("--out: '{}' cannot be made a directory", path.substr(0, 60)));
 }
 
-std::string repeat_command(const Options& o, const RunResult& result) {
-  CommandText command("run");
-  command.word(o.path).given("--schedule", result.schedule_string).given("--threads", o.threads);
-  command.flag("--check", o.check).flag("--no-math", o.no_math);
-  return command.flag("--unsafe-ring", o.unsafe_ring).text();
-}
-
 uint64_t routed_slots(const LaunchSpec& launch, const KernelPlan& plan) {
   uint64_t rows = 0;
   for (const Received& received : count_received(launch, plan)) rows += received.rows;
@@ -69,19 +55,14 @@ uint64_t routed_slots(const LaunchSpec& launch, const KernelPlan& plan) {
 }
 
 ReportInput run_case(const Options& o, const Case& c) {
-  RunOptions options;
-  options.threads = read_threads(o.threads);
-  options.schedule = o.schedule;
-  options.check = o.check;
-  options.math = !o.no_math;
-  options.unsafe_ring = o.unsafe_ring;
-  const std::string& schedule = o.schedule.empty() ? c.schedule : o.schedule;
+  const RunOptions options = run_options(o.run);
+  const std::string& schedule = schedule_of(o.run, c);
   ReportInput input;
   input.c = &c;
   input.launch = c.launches.size() - 1;
   input.timed = parse_schedule(schedule).policy == SchedulePolicy::Timed;
   const LaunchSpec& launch = c.launches[input.launch];
-  input.plan = plan_of(c, launch, o.unsafe_ring, options.math);
+  input.plan = plan_of(c, launch, options.unsafe_ring, options.math);
   input.slots = routed_slots(launch, input.plan) <= kMostReportedSlots;
   const KernelArgs args{launch.shape, input.plan, make_layout(launch.shape, input.plan), c.clamp};
   JourneyRecorder recorder(make_routed_problem(c, input.launch), args, input.launch, {});
@@ -90,12 +71,11 @@ ReportInput run_case(const Options& o, const Case& c) {
   if (input.slots) probes.observer = &recorder;
   if (input.slots) probes.data = &recorder;
   RunResult& result = input.run.result;
-  result = c.plant.empty() ? simulate(c, options, Mutant{}, probes)
-                           : simulate_planted(c, options, probes);
+  result = simulate_case(c, options, probes);
   if (input.slots) input.journeys = recorder.journeys();
   input.run.backend = "sim";
   input.run.math = options.math;
-  input.run.unsafe_ring = o.unsafe_ring;
+  input.run.unsafe_ring = options.unsafe_ring;
   input.run.schedule = schedule;
   if (options.math && result.launches.size() == c.launches.size()) {
     input.run.references = run_references(c, result.launches, "sim", options.threads);
@@ -103,7 +83,7 @@ ReportInput run_case(const Options& o, const Case& c) {
       result.findings.push_back(finding);
   }
   for (const LayerResult& each : result.launches) input.run.digests.push_back(digest_stages(each));
-  input.run.repeat = repeat_command(o, result);
+  input.run.repeat = repeat_command(o.run, result, options.math);
   return input;
 }
 
@@ -111,9 +91,7 @@ int report(const Options& o) {
   if (o.out.empty() && !o.json)
     throw InputError("--out: missing, the directory of the page (or --json)");
   if (!o.out.empty()) make_directory(o.out);
-  const Case c = load_case(o.path);
-  check_case(c, find_backend("--backend", "sim"),
-             {o.unsafe_ring, !o.no_math, o.schedule, read_max_memory(o.max_memory), !o.no_math});
+  const Case c = load_checked_case(o.run, !o.run.no_math);
   ReportInput input;
   nlohmann::ordered_json object;
   {
@@ -129,7 +107,7 @@ int report(const Options& o) {
   if (o.json) {
     text = object.dump() + "\n";
   } else {
-    text = case_lines(c, o.unsafe_ring) + fmt::format("written    {}\n", page);
+    text = case_lines(c, o.run.unsafe_ring) + fmt::format("written    {}\n", page);
     for (size_t i = 0; i < result.findings.size(); ++i)
       text += fmt::format("finding {}  {}", i + 1, finding_text(result.findings[i]));
     if (result.failed()) text += fmt::format("repeat     {}\n", input.run.repeat);
@@ -142,15 +120,9 @@ int report(const Options& o) {
 
 VerbAction add_report(VerbOptions& options) {
   const auto o = std::make_shared<Options>();
-  options.argument("CASE", o->path, "case file");
+  options.argument("CASE", o->run.path, "case file");
   options.text("--out", o->out, "directory of the page; made where it is missing");
-  options.text("--threads", o->threads, "threads for pure work (all cores); never changes a bit");
-  options.text("--schedule", o->schedule, "in place of the case's own, as for run");
-  options.flag("--check", o->check, "find races and what else run --check finds");
-  options.flag("--no-math", o->no_math, "the protocol with payload tags in place of arithmetic");
-  options.flag("--unsafe-ring", o->unsafe_ring, "accept a ring below the smallest safe one");
-  options.text("--max-memory", o->max_memory,
-               "GiB a case may need (80 % of what is free); more is refused at once");
+  add_simulated_run(options, o->run);
   options.flag("--json", o->json, "one object on standard output");
   options.examples(kExamples);
   return [o] { return report(*o); };

@@ -65,9 +65,10 @@ struct PlantVerdict {
 
 PlantVerdict try_plant(const Plant& plant);
 
-/// Runs a case of one's own with a plant or generated mutant switched on (the case field "plant").
-/// Throws InputError for an id that is none. Of `probes` the observers and the timeline are used.
-RunResult simulate_planted(const Case& c, const RunOptions& options, Probes probes = {});
+/// Runs a case on the simulator, with the plant or generated mutant switched on that its field
+/// "plant" names, if any. Throws InputError for an id that is none. Of `probes` the observers and
+/// the timeline are used.
+RunResult simulate_case(const Case& c, const RunOptions& options, Probes probes = {});
 /// Whether `id` names a plant or a generated mutant.
 bool is_plant(const std::string& id);
 

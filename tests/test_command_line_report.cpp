@@ -146,6 +146,21 @@ TEST_CASE("command line: a report of a run that hangs names what waits, whatever
   CHECK(shown["repeat"].find("&lt;!--&lt;script&gt;.json") != std::string::npos);
 }
 
+TEST_CASE(
+    "command line: a difference from the references that report finds is repeated by its command") {
+  const ProgramDirectory directory;
+  REQUIRE(directory.run("case tiny --set plant=F50 --out c.json").status == 0);
+  const Ran ran = directory.run("report c.json --json");
+  CHECK(ran.status == 1);
+  const Json report = ran.json();
+  const auto& findings = report["run"]["findings"];
+  REQUIRE(!findings.empty());
+  CHECK(findings[0]["class"] == "mismatch");
+  const Ran again = directory.paste(findings[0]["repeat"].get<std::string>());
+  CHECK(again.status == 1);
+  CHECK(again.out.find("mismatch") != std::string::npos);
+}
+
 TEST_CASE("command line: report refuses a page that cannot be written") {
   const ProgramDirectory directory;
   REQUIRE(directory.run("case tiny --out c.json").status == 0);

@@ -74,7 +74,7 @@ TEST_CASE("faults: every number of the catalogue has a plant") {
 TEST_CASE("faults: a case that names a plant runs with it, and an unknown name is none") {
   Case c = parse_case(find_plant("F07b")->text, "");
   c.plant = "F07b";
-  CHECK(simulate_planted(c, RunOptions{}).failed());
+  CHECK(simulate_case(c, RunOptions{}).failed());
   CHECK(is_plant("drop TaskPublish"));
   CHECK(!is_plant("no_such_fault"));
 }

@@ -225,7 +225,7 @@ TEST_CASE("journey: a record that is written to the ring row in place of the log
   RunOptions options;
   options.math = false;
   c.plant = "F23";
-  simulate_planted(c, options, probes);
+  simulate_case(c, options, probes);
   uint32_t elsewhere = 0;
   for (const SlotJourney& j : recorder.journeys()) {
     if (!j.recorded.seen) continue;
