@@ -14,7 +14,8 @@
 namespace moetwin {
 namespace {
 
-/// Deviations that a person would still read; longer schedules stay a policy and a seed.
+/// Deviations that a person would still read; what needs more stays a policy and a seed where it
+/// was one.
 constexpr size_t kMostDeviations = 24;
 
 class Shrinker {
@@ -103,14 +104,15 @@ class Shrinker {
     if (try_schedule("fifo")) return true;
     if (spent()) return false;
     Schedule schedule = parse_schedule(case_.schedule);
-    if (!schedule.replay) {
+    const bool was_replay = schedule.replay;
+    if (!was_replay) {
       const Judged recorded = judge(case_, true);
       if (recorded.schedule_string.empty()) return false;
       schedule = parse_schedule(recorded.schedule_string);
     }
     const std::string before = case_.schedule;
     std::vector<Deviation> kept = fewest_deviations(schedule);
-    if (kept.size() <= kMostDeviations) return case_.schedule != before;
+    if (was_replay || kept.size() <= kMostDeviations) return case_.schedule != before;
     case_.schedule = before;
     return false;
   }
