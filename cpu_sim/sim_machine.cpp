@@ -23,6 +23,7 @@ bool lies_inside(const Simulation& sim, uint64_t address, uint64_t bytes) {
 
 SimMachine::Accumulator::~Accumulator() {
   if (machine != nullptr) machine->sim_.tiles().release(job);
+  if (late_wait != nullptr) late_wait->late_product_ = nullptr;
 }
 
 bool SimMachine::mutated_visit() {
@@ -437,10 +438,23 @@ void SimMachine::mma_wait(Accumulator& product, Step step) {
     agent_.time =
         std::max(agent_.time, sim_.bandwidth().tensor_cores(agent_.time, agent_.cta, steps));
   if (dropped(step)) return;
-  if (postponed(step, [&product, step, this] { mma_wait(product, step); })) return;
+  if (postponed(step, [step, operation = product.operation, this] {
+        if (late_product_ != nullptr)
+          mma_wait(*late_product_, step);
+        else
+          mma_retired(operation, step);
+      })) {
+    late_product_ = &product;
+    product.late_wait = this;
+    return;
+  }
   if (!product.read) read_operands(product, step);
   product.retired = true;
-  if (checker_) checker_->retired(product.operation, sim_.id_of(agent_));
+  mma_retired(product.operation, step);
+}
+
+void SimMachine::mma_retired(uint32_t operation, Step step) {
+  if (checker_) checker_->retired(operation, sim_.id_of(agent_));
   trace(TraceKind::End, step);
   synchronised();
 }

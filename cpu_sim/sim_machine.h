@@ -28,8 +28,8 @@ class SimMachine {
   template <class T>
   struct RowValues {
     std::array<T, kMathRows> rows{};
-    T& operator[](uint32_t place) { return rows[place]; }
     const T& operator[](uint32_t place) const { return rows[place]; }
+    void set(uint32_t place, const T& value) { rows[place] = value; }
   };
 
   /// A tile's accumulator: a job of its own, or one product on its way into another.
@@ -47,6 +47,7 @@ class SimMachine {
     bool read = false;
     bool retired = false;
     bool tagged = false;
+    SimMachine* late_wait = nullptr;     ///< that has postponed the wait for this product
     std::array<RowTag, kMathRows> tags;  ///< of the valid rows, once tagged
 
     Accumulator() = default;
@@ -269,18 +270,22 @@ class SimMachine {
   RowValues<T> load_rows(Shared<T> from, uint32_t valid, Step step) {
     RowValues<T> values;
     if (checker_) note_rows(AccessKind::Read, from, valid, step);
-    for (uint32_t row = 0; row < valid; ++row) values[row] = peek(from + row, step);
+    for (uint32_t row = 0; row < valid; ++row) values.rows[row] = peek(from + row, step);
     return values;
   }
   template <class T>
   RowValues<T> load_rows(Global<T> from, uint32_t valid, Step step) {
     RowValues<T> values;
     if (checker_) note_rows(AccessKind::Read, from, valid, step);
-    for (uint32_t row = 0; row < valid; ++row) values[row] = peek(from + row, step);
+    for (uint32_t row = 0; row < valid; ++row) values.rows[row] = peek(from + row, step);
     return values;
   }
   void store_rows(Global<float> to, const RowValues<float>& values, uint32_t valid, Step step);
 
+  template <class F>
+  void for_slices(const Accumulator* total, const KernelPlan& plan, F&& f) {
+    for (uint32_t slice = 0; slice < plan.slices(); ++slice) f(slice, total[slice]);
+  }
   template <class F>
   void for_rows(const Accumulator& total, Shared<uint8_t> staging, F&& f) {
     sim_.visible(agent_);
@@ -557,6 +562,7 @@ class SimMachine {
   void issue_mma(Accumulator& product, Shared<uint8_t> a, Shared<uint8_t> b, uint32_t first_step,
                  uint32_t steps, Step step);
   void read_operands(Accumulator& product, Step step);
+  void mma_retired(uint32_t operation, Step step);
   void read_operand_tags(Accumulator& total, const Accumulator& product, Step step);
   void check_scale_tags(const Accumulator& total, const Accumulator& product,
                         const RowValues<float>& scales);
@@ -572,6 +578,7 @@ class SimMachine {
   std::array<PutOffRead, 2> put_off_reads_;  ///< by RaceSpace
   bool synchronised_ = false;                ///< a lane has released or acquired
   std::function<void()> postponed_;
+  Accumulator* late_product_ = nullptr;  ///< whose wait is postponed, while it lives
   int64_t neighbours_left_ = 0;
   bool in_postponed_ = false;
   uint32_t tiles_begun_ = 0;

@@ -67,9 +67,8 @@ struct GivenUp {
 /// Waits until ready() holds in every lane of the warp. leave(first) gives up; `first`: nobody else
 /// has. The whole warp calls, converged, and decides as one.
 template <class Ready, class Leave>
-__device__ __forceinline__ void bounded_wait(const WaitLimits& limits, Ready&& ready,
-                                             Leave&& leave) {
-  if (__all_sync(ptx::kAllLanes, ready())) return;
+__device__ __forceinline__ void wait_in_turns(const WaitLimits& limits, Ready&& ready,
+                                              Leave&& leave) {
   uint64_t since = 0;
   uint32_t tries = 0;
   while (!__all_sync(ptx::kAllLanes, ready())) {
@@ -82,6 +81,65 @@ __device__ __forceinline__ void bounded_wait(const WaitLimits& limits, Ready&& r
     if (!__any_sync(ptx::kAllLanes, late || told)) continue;
     leave(!told);
   }
+}
+
+/// What is waited for: a phase of an mbarrier, or a word.
+struct PhaseWait {
+  Step step;
+  WaitKind kind;
+  uint32_t object;  ///< the mbarrier or the named barrier
+  uint32_t parity;
+};
+struct WordWait {
+  Step step;
+  Scope scope;
+  Awaited awaited;
+};
+
+/// A wait on a word polls so often at once, then at this distance.
+constexpr uint32_t kEagerTries = 8;
+constexpr uint32_t kPollNanoseconds = 40;
+
+__device__ __forceinline__ void wait_for_phase_in_turns(const KernelParams& params, uint64_t* bar,
+                                                        PhaseWait wait) {
+  wait_in_turns(
+      params.limits, [&] { return ptx::mbarrier_try_wait(bar, wait.parity); },
+      [&](bool first) {
+        give_up(params, {wait.step, wait.kind, Awaited::Kind::Equal, first}, wait.object,
+                wait.parity, 0, 0);
+      });
+}
+
+__device__ __forceinline__ void wait_for_word_in_turns(const KernelParams& params,
+                                                       Global<uint32_t> word, WordWait wait) {
+  uint32_t* const pointer = ptx::global_pointer(word);
+  uint32_t got = 0;
+  uint32_t tries = 0;
+  wait_in_turns(
+      params.limits,
+      [&] {
+        // An acquire empties the L1 cache that the CTA's other warps read through.
+        if (++tries > kEagerTries) __nanosleep(kPollNanoseconds);
+        got = ptx::load_acquire(pointer, wait.scope);
+        return wait.awaited.holds(got);
+      },
+      [&](bool first) {
+        give_up(params, {wait.step, WaitKind::Word, wait.awaited.kind, first}, 0,
+                wait.awaited.value, got, word.address);
+      });
+}
+
+// The warps of the first warpgroup have many waits, each of which is passed a few times: one copy
+// of the slow way keeps their code short, and cold code is slow. Math, whose registers a call would
+// spill, has its own copies.
+
+static __device__ __noinline__ void call_wait_for_phase(const KernelParams& params, uint64_t* bar,
+                                                        PhaseWait wait) {
+  wait_for_phase_in_turns(params, bar, wait);
+}
+static __device__ __noinline__ void call_wait_for_word(const KernelParams& params,
+                                                       Global<uint32_t> word, WordWait wait) {
+  wait_for_word_in_turns(params, word, wait);
 }
 
 }  // namespace moetwin

@@ -67,6 +67,8 @@ CardLauncher::CardLauncher(const GpuOptions& options)
       device_(take_device(options.device)),
       limit_seconds_(wait_limit_seconds(options)) {
   check_cuda(prepare_kernels(), "preparing the kernel");
+  if (!maps_.reserve(kMaxKernelRanks * sizeof(RankMaps)))
+    throw CudaError("CUDA, the tensor maps: out of memory");
   const uint64_t records = uint64_t{device_.sms} * kAgentsPerCta;
   if (!report_.reserve(kRecordsOffset + records * sizeof(WaitRecord)))
     throw CudaError("CUDA, the report buffer: out of memory");
@@ -108,14 +110,19 @@ void CardLauncher::stage(const Problem& problem, const KernelPlan& plan, const R
   std::copy(all.begin(), all.end(), params_.limits.all_flags);
   params_.skipped_arrive = options_.skipped_arrive;
   params_.local = local;
+  std::vector<RankMaps> maps;
   for (uint32_t rank = 0; rank < problem.shape.ranks; ++rank) {
     RankParams& r = params_.ranks[rank];
     r.base = workspace_.base(rank);
     if (rank - local.first >= local.count) continue;
     const RankWeights weights = weights_.of(rank);
     r = {r.base, weights.w1_scales, weights.w2_scales, problem.ranks[rank].num_tokens};
-    make_tensor_maps(params_.args, r.base, weights, params_.maps[rank]);
+    maps.push_back(make_tensor_maps(params_.args, r.base, weights));
   }
+  params_.maps = maps_.address();
+  check_cuda(cudaMemcpyAsync(maps_.data(), maps.data(), maps.size() * sizeof(RankMaps),
+                             cudaMemcpyHostToDevice, stream_.get()),
+             "copying the tensor maps");
 }
 
 void CardLauncher::start() {

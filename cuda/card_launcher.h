@@ -118,6 +118,7 @@ class CardLauncher {
   CardEvent before_;
   CardEvent after_;
   DeviceBuffer report_;
+  DeviceBuffer maps_;  ///< RankMaps of the local ranks
   DeviceBuffer flush_;
   Workspace workspace_;
   CardWeights weights_;

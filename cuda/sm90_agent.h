@@ -19,11 +19,23 @@ class Sm90Agent {
 
   /// write_place() has told where the CTA is.
   __device__ __forceinline__ Sm90Agent(const KernelParams& params, uint32_t agent)
-      : params_(params), agent_(agent) {}
+      : params_(params), agent_(agent) {
+    if constexpr (!kIsMath) {
+      rank_ = place_word(params.args.plan, 0);
+      sm_ = place_word(params.args.plan, 1);
+      base_ = params.ranks[rank_].base;
+    }
+  }
 
-  // From shared memory every time: registers are short.
-  __device__ __forceinline__ uint32_t rank() const { return place_word(params_.args.plan, 0); }
-  __device__ __forceinline__ uint32_t sm() const { return place_word(params_.args.plan, 1); }
+  // Math, whose registers are short, reads them from shared memory every time.
+  __device__ __forceinline__ uint32_t rank() const {
+    if constexpr (kIsMath) return place_word(params_.args.plan, 0);
+    return rank_;
+  }
+  __device__ __forceinline__ uint32_t sm() const {
+    if constexpr (kIsMath) return place_word(params_.args.plan, 1);
+    return sm_;
+  }
   __device__ __forceinline__ uint32_t agent() const { return agent_; }
   __device__ __forceinline__ uint32_t num_tokens() const {
     return params_.ranks[rank()].num_tokens;
@@ -69,6 +81,11 @@ class Sm90Agent {
   }
 
  protected:
+  /// Of the rank's symmetric buffer.
+  __device__ __forceinline__ uint64_t base() const {
+    if constexpr (kIsMath) return params_.ranks[rank()].base;
+    return base_;
+  }
   __device__ __forceinline__ uint32_t lane() const { return threadIdx.x % kLanes; }
   __device__ __forceinline__ uint32_t warp_lane() const { return threadIdx.x % kWarpLanes; }
   __device__ __forceinline__ bool elected() const { return lane() == 0; }
@@ -85,11 +102,13 @@ class Sm90Agent {
     const TraceObject what =
         kind == WaitKind::NamedBarrier ? TraceObject::NamedBarrier : TraceObject::Mbarrier;
     trace_elected(TraceKind::Begin, step, what, object);
-    bounded_wait(
-        params_.limits, [&] { return ptx::mbarrier_try_wait(bar, parity); },
-        [&](bool first) {
-          give_up(params_, {step, kind, Awaited::Kind::Equal, first}, object, parity, 0, 0);
-        });
+    if (!__all_sync(ptx::kAllLanes, ptx::mbarrier_try_wait(bar, parity))) {
+      const PhaseWait wait{step, kind, object, parity};
+      if constexpr (kIsMath)
+        wait_for_phase_in_turns(params_, bar, wait);
+      else
+        call_wait_for_phase(params_, bar, wait);
+    }
     trace_elected(TraceKind::End, step, what, object);
   }
 
@@ -124,6 +143,9 @@ class Sm90Agent {
 
  private:
   EventLog log_;
+  uint32_t rank_ = 0;
+  uint32_t sm_ = 0;
+  uint64_t base_ = 0;
   uint32_t named_phases_ = 0;  ///< bit b: how often this thread passed named barrier b, odd or even
 };
 

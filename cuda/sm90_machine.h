@@ -15,15 +15,12 @@
 
 namespace moetwin {
 
-/// A wait on a word polls so often at once, then at this distance.
-constexpr uint32_t kEagerTries = 8;
-constexpr uint32_t kPollNanoseconds = 40;
-
 /// `kSlices`: of the plan's BLOCK_N.
 template <Role kRole, uint32_t kSlices, Variant kVariant>
 class Sm90Machine : public Sm90Agent<kRole, kVariant> {
   using Agent = Sm90Agent<kRole, kVariant>;
   using Agent::agent_;
+  using Agent::base;
   using Agent::elected;
   using Agent::kIsMath;
   using Agent::lane;
@@ -56,8 +53,16 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
   template <class T>
   struct RowValues {
     T value[kRowsPerThread];
-    __device__ __forceinline__ T& operator[](uint32_t place) { return value[place]; }
-    __device__ __forceinline__ const T& operator[](uint32_t place) const { return value[place]; }
+    /// Places may be run-time numbers: registers cannot be indexed.
+    __device__ __forceinline__ T operator[](uint32_t place) const {
+      return place == 0 ? value[0] : value[1];
+    }
+    __device__ __forceinline__ void set(uint32_t place, const T& v) {
+      if (place == 0)
+        value[0] = v;
+      else
+        value[1] = v;
+    }
   };
 
   static constexpr bool math() { return true; }
@@ -175,22 +180,15 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
 
   __device__ __forceinline__ void wait_until(Global<uint32_t> word, Awaited awaited, Scope scope,
                                              Step step) {
-    uint32_t* const pointer = ptx::global_pointer(word);
-    uint32_t got = 0;
-    uint32_t tries = 0;
     trace_elected(TraceKind::Begin, step, TraceObject::Word, word.address);
-    bounded_wait(
-        params_.limits,
-        [&] {
-          // An acquire empties the L1 cache that the CTA's other warps read through.
-          if (++tries > kEagerTries) __nanosleep(kPollNanoseconds);
-          got = ptx::load_acquire(pointer, scope);
-          return awaited.holds(got);
-        },
-        [&](bool first) {
-          give_up(params_, {step, WaitKind::Word, awaited.kind, first}, 0, awaited.value, got,
-                  word.address);
-        });
+    const uint32_t got = ptx::load_acquire(ptx::global_pointer(word), scope);
+    if (!__all_sync(ptx::kAllLanes, awaited.holds(got))) {
+      const WordWait wait{step, scope, awaited};
+      if constexpr (kIsMath)
+        wait_for_word_in_turns(params_, word, wait);
+      else
+        call_wait_for_word(params_, word, wait);
+    }
     trace_elected(TraceKind::End, step, TraceObject::Word, word.address);
   }
 
@@ -325,11 +323,28 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
     __syncwarp();
   }
 
+  // The first time, an epilogue costs what its code costs to fetch: one copy of it, and the
+  // accumulators move to where it reads them.
+
+  template <class F>
+  __device__ __forceinline__ void for_slices(const Accumulator* total, const KernelPlan&, F&& f) {
+    Accumulator current = total[0];
+    MOETWIN_NO_UNROLL
+    for (uint32_t slice = 0; slice < kSlices; ++slice) {
+      f(slice, current);
+      if (slice + 1 < kSlices) current = total[kSlices - 1];
+    }
+  }
+
   template <class F>
   __device__ __forceinline__ void for_rows(const Accumulator& total, Shared<uint8_t> /*staging*/,
                                            F&& f) {
-    MOETWIN_UNROLL
-    for (uint32_t place = 0; place < kRowsPerThread; ++place) f(Sm90Row(total, place));
+    Accumulator rows = total;
+    MOETWIN_NO_UNROLL
+    for (uint32_t place = 0; place < kRowsPerThread; ++place) {
+      f(Sm90Row(rows, place));
+      if (place == 0) Sm90Row::show_second(rows);
+    }
     __syncwarp();
   }
 
@@ -376,8 +391,6 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
   }
 
  private:
-  __device__ __forceinline__ uint64_t base() const { return params_.ranks[rank()].base; }
-
   __device__ __forceinline__ NamedBarrier own_barrier() const {
     return static_cast<NamedBarrier>(static_cast<uint32_t>(NamedBarrier::MathWarpgroup0) + agent_);
   }
@@ -393,7 +406,8 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
     return static_cast<uint32_t>(__cvta_generic_to_shared(ptx::shared_pointer(place)));
   }
   __device__ __forceinline__ const CUtensorMap* map(TensorMap which) const {
-    return &params_.maps[rank()][static_cast<uint32_t>(which)];
+    const Global<RankMaps> own = Global<RankMaps>{params_.maps} + (rank() - params_.local.first);
+    return &ptx::global_pointer(own)->map[static_cast<uint32_t>(which)];
   }
 };
 

@@ -24,14 +24,23 @@ struct ColumnPair {
   float high;
 };
 
-/// One row of a tile as its owner sees it: columns 8 * p + 2 * (lane % 4) + {0, 1}.
+/// One row of a tile as its owner sees it: columns 8 * p + 2 * (lane % 4) + {0, 1}. Whichever row
+/// it is, its values stand where the first one's were.
 class Sm90Row {
  public:
+  static __device__ __forceinline__ void show_second(AccumulatorTile& tile) {
+    MOETWIN_UNROLL
+    for (uint32_t chunk = 0; chunk < AccumulatorTile::kChunks; ++chunk) {
+      tile.value[4 * chunk] = tile.value[4 * chunk + 2];
+      tile.value[4 * chunk + 1] = tile.value[4 * chunk + 3];
+    }
+  }
+
   __device__ __forceinline__ Sm90Row(const AccumulatorTile& tile, uint32_t place)
       : tile_(tile), place_(place) {}
 
   __device__ __forceinline__ ColumnPair pair(uint32_t p) const {
-    return {tile_.value[4 * p + 2 * place_], tile_.value[4 * p + 2 * place_ + 1]};
+    return {tile_.value[4 * p], tile_.value[4 * p + 1]};
   }
   /// Column of pair p inside its half of 64 columns.
   __device__ __forceinline__ uint32_t half_column(uint32_t p) const {

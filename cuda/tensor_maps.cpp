@@ -45,8 +45,8 @@ CUtensorMap store_of(uint64_t address, uint64_t rows, uint64_t columns) {
 
 }  // namespace
 
-void make_tensor_maps(const KernelArgs& args, uint64_t base, const RankWeights& weights,
-                      CUtensorMap (&maps)[kNumTensorMaps]) {
+RankMaps make_tensor_maps(const KernelArgs& args, uint64_t base, const RankWeights& weights) {
+  RankMaps maps{};
   const Shape& shape = args.shape;
   const KernelPlan& plan = args.plan;
   const uint64_t experts = shape.num_local_experts();
@@ -55,7 +55,7 @@ void make_tensor_maps(const KernelArgs& args, uint64_t base, const RankWeights& 
   const uint64_t l1 = base + args.layout.offset(Region::Linear1);
   const uint64_t tap = base + args.layout.offset(Region::TapLinear1);
   const auto map = [&](TensorMap which) -> CUtensorMap& {
-    return maps[static_cast<uint32_t>(which)];
+    return maps.map[static_cast<uint32_t>(which)];
   };
   for (const uint32_t rows : kBoxRows) {
     if (rows > plan.block_m) continue;
@@ -66,8 +66,9 @@ void make_tensor_maps(const KernelArgs& args, uint64_t base, const RankWeights& 
       load_of(weights.w1, experts * 2 * shape.intermediate, shape.hidden, kSliceN);
   map(TensorMap::W2Load) = load_of(weights.w2, experts * shape.hidden, shape.intermediate, kSliceN);
   map(TensorMap::Linear1Store) = store_of(l1, ring_rows, shape.intermediate);
-  map(TensorMap::TapLinear1Store) =
-      plan.taps ? store_of(tap, plan.max_pool_rows(), shape.intermediate) : CUtensorMap{};
+  if (plan.taps)
+    map(TensorMap::TapLinear1Store) = store_of(tap, plan.max_pool_rows(), shape.intermediate);
+  return maps;
 }
 
 }  // namespace moetwin

@@ -10,10 +10,9 @@
 
 namespace moetwin {
 
-/// Fills the maps of one rank whose symmetric buffer starts at `base`. Loads take boxes of rows of
+/// The maps of one rank whose symmetric buffer starts at `base`. Loads take boxes of rows of
 /// 128 bytes and swizzle them for the tensor core, stores take 64 rows of 64 bytes as they are.
 /// A tap's map stays zero unless plan.taps. Throws NoCudaDevice where the driver cannot make maps.
-void make_tensor_maps(const KernelArgs& args, uint64_t base, const RankWeights& weights,
-                      CUtensorMap (&maps)[kNumTensorMaps]);
+RankMaps make_tensor_maps(const KernelArgs& args, uint64_t base, const RankWeights& weights);
 
 }  // namespace moetwin

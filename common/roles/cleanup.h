@@ -13,6 +13,7 @@ MOETWIN_ROLE void clear_region(M& m, Region region, uint64_t elements, uint32_t 
   const uint64_t first = m.sm() * kDispatchThreads + m.agent() * kWarpLanes;
   const uint64_t stride = uint64_t{sms} * kDispatchThreads;
   m.lanes([&](uint32_t lane) {
+    MOETWIN_NO_UNROLL
     for (uint64_t i = first + lane; i < elements; i += stride)
       m.store(words + i, T{0}, Step::CleanupClear);
   });

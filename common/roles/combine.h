@@ -137,6 +137,7 @@ struct RowLoader {
  private:
   /// Goes on to the next unit that has rows, beginning with this one, whose routes are loaded.
   MOETWIN_ROLE void find_rows(M& m, const KernelArgs& args) {
+    MOETWIN_NO_UNROLL
     for (; unit < units; unit += combine_stride(args.plan)) {
       part = combine_unit(args, unit);
       left = routed_slots(m, next_routes);
@@ -216,6 +217,7 @@ MOETWIN_ROLE void combine(M& m, const KernelArgs& args, RowLoader<M>& loader) {
   MOETWIN_NO_UNROLL
   for (uint32_t i = 0; i < args.plan.combine_stages; ++i) loader.load_next(m, args);
   const uint32_t units = loader.units;
+  MOETWIN_NO_UNROLL
   for (uint32_t unit = first_unit(m, args.plan); unit < units; unit += combine_stride(args.plan)) {
     const CombineUnit part = combine_unit(args, unit);
     const uint32_t slots = popcount(routed_slots(m, load_routes(m, args, part.token)));

@@ -18,19 +18,35 @@
 
 namespace moetwin {
 
-/// Walks the rank's routed slots, floor(32 / K) tokens a warp and step, and calls
-/// process(flat route, expert) in the lane of each slot that is not masked.
+/// How a warp looks at routed slots: floor(32 / K) tokens at a time, one slot a lane.
+template <Machine M>
+struct RouteLanes {
+  uint32_t tokens;                             ///< at a time
+  typename M::template Lanes<uint32_t> token;  ///< which of them is the lane's
+};
+
+template <Machine M>
+MOETWIN_ROLE RouteLanes<M> route_lanes(M& m, const KernelArgs& args) {
+  RouteLanes<M> routes{rules_of(m).tokens_per_warp(args.shape.topk), {}};
+  m.lanes([&](uint32_t lane) { routes.token[lane] = lane / args.shape.topk; });
+  return routes;
+}
+
+/// Walks the rank's routed slots and calls process(flat route, expert) in the lane of each slot
+/// that is not masked.
 template <Machine M, class Process>
-MOETWIN_ROLE void for_each_route(M& m, const KernelArgs& args, Step step, Process&& process) {
+MOETWIN_ROLE void for_each_route(M& m, const KernelArgs& args, const RouteLanes<M>& routes,
+                                 Step step, Process&& process) {
   const auto topk_idx = m.template region<int32_t>(Region::TopkIdx);
   const uint32_t topk = args.shape.topk;
   const uint32_t tokens = m.num_tokens();
-  const uint32_t per_warp = rules_of(m).tokens_per_warp(topk);
+  const uint32_t per_warp = routes.tokens;
   const uint32_t stride = args.plan.sms * kDispatchWarps * per_warp;
+  MOETWIN_NO_UNROLL
   for (uint32_t token = (m.sm() * kDispatchWarps + m.agent()) * per_warp; token < tokens;
        token += stride) {
     m.lanes([&](uint32_t lane) {
-      if (lane >= per_warp * topk || token + lane / topk >= tokens) return;
+      if (lane >= per_warp * topk || token + routes.token[lane] >= tokens) return;
       const uint32_t flat = static_cast<uint32_t>(flat_route(token, lane, topk));
       const int32_t expert = m.load(topk_idx + flat, step);
       if (expert != kMaskedExpert) process(flat, static_cast<uint32_t>(expert));
@@ -42,6 +58,7 @@ MOETWIN_ROLE void for_each_route(M& m, const KernelArgs& args, Step step, Proces
 template <Machine M, class F>
 MOETWIN_ROLE void for_each_expert(M& m, const KernelArgs& args, F&& f) {
   m.lanes([&](uint32_t lane) {
+    MOETWIN_NO_UNROLL
     for (uint32_t expert = m.agent() * kWarpLanes + lane; expert < args.shape.experts;
          expert += kDispatchThreads)
       f(expert);
@@ -54,12 +71,12 @@ MOETWIN_HD constexpr Shared<uint32_t> expert_counter(const KernelArgs& args, uin
 
 /// Counts, in shared memory, how many rows this CTA's tokens send to each expert.
 template <Machine M>
-MOETWIN_ROLE void count_routes(M& m, const KernelArgs& args) {
+MOETWIN_ROLE void count_routes(M& m, const KernelArgs& args, const RouteLanes<M>& routes) {
   for_each_expert(m, args, [&](uint32_t expert) {
     m.store(expert_counter(args, expert), 0u, Step::CountClear);
   });
   dispatch_together(m, Step::CountTogether);
-  for_each_route(m, args, Step::CountRoutes, [&](uint32_t, uint32_t expert) {
+  for_each_route(m, args, routes, Step::CountRoutes, [&](uint32_t, uint32_t expert) {
     m.reduce_add(expert_counter(args, expert), 1u, Order::Relaxed, Scope::Cta, Step::CountRoutes);
   });
   dispatch_together(m, Step::CountTogether);
@@ -80,9 +97,9 @@ MOETWIN_ROLE void claim_slots(M& m, const KernelArgs& args) {
 
 /// Writes each routed slot's token * K + k into the slot table of the expert's rank.
 template <Machine M>
-MOETWIN_ROLE void write_indices(M& m, const KernelArgs& args) {
+MOETWIN_ROLE void write_indices(M& m, const KernelArgs& args, const RouteLanes<M>& routes) {
   const auto slots = m.template region<uint32_t>(Region::SlotTable);
-  for_each_route(m, args, Step::WriteIndex, [&](uint32_t flat, uint32_t expert) {
+  for_each_route(m, args, routes, Step::WriteIndex, [&](uint32_t flat, uint32_t expert) {
     const uint32_t slot =
         m.fetch_add(expert_counter(args, expert), 1u, Order::Relaxed, Scope::Cta, Step::WriteIndex);
     m.bound(slot, args.shape.slots_per_source(), Step::WriteIndex, expert);
@@ -107,9 +124,10 @@ MOETWIN_ROLE void broadcast_counts(M& m, const KernelArgs& args) {
 
 template <Machine M>
 MOETWIN_ROLE void dispatch_role(M& m, const KernelArgs& args) {
-  count_routes(m, args);
+  const RouteLanes<M> routes = route_lanes(m, args);
+  count_routes(m, args, routes);
   claim_slots(m, args);
-  write_indices(m, args);
+  write_indices(m, args, routes);
   grid_sync(m, args);
   broadcast_counts(m, args);
   if (args.shape.ranks > 1) rank_barrier(m, args, GatherSms::No);

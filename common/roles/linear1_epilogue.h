@@ -72,7 +72,6 @@ MOETWIN_ROLE void linear1_epilogue(M& m, const KernelArgs& args, const TaskEntry
   constexpr uint32_t kSliceBytes = kMathRows * kLinear1ScaleGroup;
   static_assert(M::kMaxSlices * kSliceBytes <= kStagingBytes);
   const KernelPlan& plan = args.plan;
-  const uint32_t slices = m.slices(plan);
   const uint32_t groups = args.shape.linear1_scale_groups();
   const Shared<uint8_t> staging{staging_offset(args, m.agent())};
   const uint32_t logical_row = task.block * plan.block_m + mine.first;
@@ -81,13 +80,13 @@ MOETWIN_ROLE void linear1_epilogue(M& m, const KernelArgs& args, const TaskEntry
                   Step::Linear1Epilogue);
   m.sync(Step::Linear1StagingFree);
   wait_for_linear1_slot(m, args, ring);
-  MOETWIN_UNROLL
-  for (uint32_t slice = 0; slice < slices; ++slice) {
-    const uint32_t group = task.n * slices + slice;
+  m.for_slices(total, plan, [&](uint32_t slice, const auto& values) {
+    const uint32_t group = task.n * plan.slices() + slice;
     const Shared<uint8_t> codes = staging + slice * kSliceBytes;
     typename M::template RowValues<float> scales;
-    m.for_rows(total[slice], codes, [&](const auto& row) {
-      scales[row.place()] = quantise_row(m, row, args.clamp, metadata[row.place()].weight, codes);
+    m.for_rows(values, codes, [&](const auto& row) {
+      const float weight = metadata[row.place()].weight;
+      scales.set(row.place(), quantise_row(m, row, args.clamp, weight, codes));
     });
     if (!m.math())
       skipped_payload(m, codes,
@@ -100,11 +99,12 @@ MOETWIN_ROLE void linear1_epilogue(M& m, const KernelArgs& args, const TaskEntry
       m.store_rows(m.template region<float>(Region::TapLinear1Scales) +
                        linear1_scale_index(task.block, groups, group, plan.block_m, mine.first),
                    scales, mine.valid, Step::Linear1StoreScales);
-  }
+  });
   m.fence_proxy_async(FenceSpace::Both, Step::Linear1Fence);
   m.sync(Step::Linear1Together);
-  for (uint32_t slice = 0; slice < slices; ++slice) {
-    const uint32_t column = (task.n * slices + slice) * kLinear1ScaleGroup;
+  MOETWIN_NO_UNROLL
+  for (uint32_t slice = 0; slice < plan.slices(); ++slice) {
+    const uint32_t column = (task.n * plan.slices() + slice) * kLinear1ScaleGroup;
     const Shared<uint8_t> codes = staging + slice * kSliceBytes;
     m.tile_store(Tensor::Linear1, ring.index * plan.block_m + mine.first, column, codes,
                  Step::Linear1Store);

@@ -18,8 +18,7 @@ MOETWIN_ROLE void linear2_scatter(M& m, const KernelArgs& args, const TaskEntry&
                                   MathRows mine, const typename M::Accumulator* total) {
   constexpr uint32_t kPairs = M::kRowPairs / 2;
   constexpr uint32_t kRounds = kSliceN / kScatterColumns;
-  const uint32_t slices = m.slices(args.plan);
-  const uint32_t column = task.n * slices * kSliceN;
+  const uint32_t column = task.n * args.plan.block_n;
   const Shared<uint8_t> staging{staging_offset(args, m.agent())};
   const auto metadata = m.template region<TokenSrcMetadata>(Region::Metadata) +
                         (task.block * args.plan.block_m + mine.first);
@@ -29,28 +28,30 @@ MOETWIN_ROLE void linear2_scatter(M& m, const KernelArgs& args, const TaskEntry&
     return m.remote(rows + 2 * combine_index(args.shape, source.k, source.token, column),
                     source.rank);
   });
-  MOETWIN_UNROLL
-  for (uint32_t round = 0; round < slices * kRounds; ++round) {
-    m.sync(Step::Linear2StagingFree);
-    m.for_rows(total[round / kRounds], staging, [&](const auto& row) {
-      MOETWIN_UNROLL
-      for (uint32_t p = 0; p < kPairs; ++p) {
-        const auto pair = row.pair(round % kRounds * kPairs + p);
-        const uint32_t bf16x2 =
-            output_element(pair.low) | static_cast<uint32_t>(output_element(pair.high)) << 16;
-        m.store(Shared<uint32_t>{staging.offset + m.staged_byte(row.index(), kScatterRowBytes,
-                                                                row.half_column(p) * 2)},
-                bf16x2, Step::Linear2Epilogue);
-      }
-    });
-    if (!m.math())
-      skipped_payload(m, staging,
-                      {true, mine.valid * kScatterRowBytes, kRowsPerWarp * kScatterRowBytes},
-                      Step::Linear2Epilogue);
-    m.sync(Step::Linear2Together);
-    m.copy_rows(targets, round * kScatterRowBytes, mine.valid, kScatterRowBytes, staging,
-                Step::Linear2Scatter);
-  }
+  m.for_slices(total, args.plan, [&](uint32_t slice, const auto& values) {
+    MOETWIN_UNROLL
+    for (uint32_t round = 0; round < kRounds; ++round) {
+      m.sync(Step::Linear2StagingFree);
+      m.for_rows(values, staging, [&](const auto& row) {
+        MOETWIN_UNROLL
+        for (uint32_t p = 0; p < kPairs; ++p) {
+          const auto pair = row.pair(round * kPairs + p);
+          const uint32_t bf16x2 =
+              output_element(pair.low) | static_cast<uint32_t>(output_element(pair.high)) << 16;
+          m.store(Shared<uint32_t>{staging.offset + m.staged_byte(row.index(), kScatterRowBytes,
+                                                                  row.half_column(p) * 2)},
+                  bf16x2, Step::Linear2Epilogue);
+        }
+      });
+      if (!m.math())
+        skipped_payload(m, staging,
+                        {true, mine.valid * kScatterRowBytes, kRowsPerWarp * kScatterRowBytes},
+                        Step::Linear2Epilogue);
+      m.sync(Step::Linear2Together);
+      m.copy_rows(targets, (slice * kRounds + round) * kScatterRowBytes, mine.valid,
+                  kScatterRowBytes, staging, Step::Linear2Scatter);
+    }
+  });
 }
 
 }  // namespace moetwin

@@ -84,6 +84,7 @@ MOETWIN_ROLE void load_a_tiles(M& m, const KernelArgs& args, const TaskEntry& ta
   const uint32_t scale_bytes = scale_columns * plan.block_m * 4;
   const uint32_t rows = box_rows(box_of(task.rows));
   const uint32_t steps = m.stepped_k_blocks(k_blocks);
+  MOETWIN_NO_UNROLL
   for (uint32_t k = 0; k < steps; ++k) {
     m.mbarrier_wait(plan.empty(stage.index), stage.parity ^ 1, Step::LoadAWaitsForStage);
     const Mbarrier full = plan.full(stage.index);

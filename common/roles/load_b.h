@@ -23,6 +23,7 @@ MOETWIN_ROLE void load_b_role(M& m, const KernelArgs& args) {
     const uint32_t k_blocks =
         linear1 ? args.shape.hidden_blocks() : args.shape.intermediate_blocks();
     const uint32_t steps = m.stepped_k_blocks(k_blocks);
+    MOETWIN_NO_UNROLL
     for (uint32_t k = 0; k < steps; ++k) {
       m.mbarrier_wait(plan.empty(stage.index), stage.parity ^ 1, Step::LoadBWaitsForStage);
       const Mbarrier full = plan.full(stage.index);

@@ -110,6 +110,7 @@ MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& t
 template <Machine M>
 MOETWIN_ROLE void skip_tile(M& m, const KernelPlan& plan, uint32_t k_blocks, PipelineState& stage) {
   const uint32_t steps = m.stepped_k_blocks(k_blocks);
+  MOETWIN_NO_UNROLL
   for (uint32_t k = 0; k < steps; ++k) {
     m.mbarrier_wait(plan.full(stage.index), stage.parity, Step::MathWaitsForStage);
     m.mbarrier_arrive(plan.empty(stage.index), Step::MathReleaseStage);

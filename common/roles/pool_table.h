@@ -40,14 +40,15 @@ template <Machine M>
 MOETWIN_ROLE void build_pool_table(M& m, const KernelArgs& args) {
   const uint32_t experts = args.shape.num_local_experts();
   PoolTableEntry before{0, 0};
+  MOETWIN_NO_UNROLL
   for (uint32_t first = 0; first < experts; first += kWarpLanes) {
     typename M::template Lanes<uint32_t> rows;
     typename M::template Lanes<uint32_t> blocks;
     m.lanes([&](uint32_t lane) {
       uint32_t sum = 0;
-      if (first + lane < experts)
-        for (uint32_t rank = 0; rank < args.shape.ranks; ++rank)
-          sum += received_rows(m, args, first + lane, rank, Step::PoolTableBuild);
+      if (first + lane < experts) MOETWIN_NO_UNROLL
+      for (uint32_t rank = 0; rank < args.shape.ranks; ++rank)
+        sum += received_rows(m, args, first + lane, rank, Step::PoolTableBuild);
       rows[lane] = sum;
       blocks[lane] = blocks_of(sum, args.plan.block_m);
     });

@@ -82,6 +82,7 @@ MOETWIN_ROLE void pull_codes(M& m, const KernelArgs& args, PipelineState& landed
       m.remote(m.template region<uint8_t>(Region::Tokens) + uint64_t{token} * hidden, source_rank);
   const auto target = m.template region<uint8_t>(Region::PoolX) +
                       (uint64_t{place.ring.index} * args.plan.block_m + place.row) * hidden;
+  MOETWIN_NO_UNROLL
   for (uint32_t column = 0; column < hidden; column += chunk_bytes) {
     const uint32_t bytes = hidden - column < chunk_bytes ? hidden - column : chunk_bytes;
     m.mbarrier_expect(bar, bytes, Step::PullLoad);
@@ -105,6 +106,7 @@ MOETWIN_ROLE void pull_scales(M& m, const KernelArgs& args, uint32_t source_rank
       m.template region<float>(Region::TokenScales) + uint64_t{token} * blocks, source_rank);
   const auto target = m.template region<float>(Region::PoolXScales);
   m.lanes([&](uint32_t lane) {
+    MOETWIN_NO_UNROLL
     for (uint32_t block = lane; block < blocks; block += kWarpLanes)
       m.store(
           target + pool_scale_index(place.ring.index, blocks, block, args.plan.block_m, place.row),
@@ -151,6 +153,7 @@ MOETWIN_ROLE void pull_rows(M& m, const KernelArgs& args) {
   uint32_t expert = 0;
   const uint32_t total = read_pool_table(m, args, args.shape.num_local_experts()).first_row;
   const uint32_t stride = args.plan.sms * kDispatchWarps;
+  MOETWIN_NO_UNROLL
   for (uint32_t ordinal = m.agent() * args.plan.sms + m.sm(); ordinal < total; ordinal += stride) {
     while (ordinal >= read_pool_table(m, args, expert + 1).first_row) ++expert;
     const PoolTableEntry start = read_pool_table(m, args, expert);

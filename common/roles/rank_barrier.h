@@ -25,6 +25,7 @@ MOETWIN_ROLE void rank_barrier(M& m, const KernelArgs& args, GatherSms gather) {
       const auto signal = m.template region<uint32_t>(Region::RankBarrierSignal) + (round & 1);
       const bool falling = (round & 2) != 0;
       m.lanes([&](uint32_t lane) {
+        MOETWIN_NO_UNROLL
         for (uint32_t rank = lane; rank < args.shape.ranks; rank += kWarpLanes)
           m.reduce_add(m.remote(signal, rank), falling ? 0xFFFFFFFFu : 1u, Order::Release,
                        Scope::Sys, Step::RankSignal);

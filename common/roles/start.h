@@ -16,19 +16,19 @@ MOETWIN_ROLE void init_mbarriers(M& m, const KernelPlan& plan) {
     m.mbarrier_init(bar, arrivals, Step::InitBarriers);
   };
   if constexpr (role == Role::Dispatch) init(plan.pull(m.agent()), 1);
-  if constexpr (role == Role::LoadA)
-    for (uint32_t stage = 0; stage < plan.stages; ++stage) {
-      init(plan.full(stage), KernelPlan::kFullArrivals);
-      init(plan.empty(stage), plan.empty_arrivals());
-    }
-  if constexpr (role == Role::LoadB)
-    for (uint32_t entry = 0; entry < kTaskQueueEntries; ++entry) {
-      init(plan.task_full(entry), KernelPlan::kTaskFullArrivals);
-      init(plan.task_empty(entry), plan.task_empty_arrivals());
-    }
-  if constexpr (role == Role::Math)
-    for (uint32_t stage = 0; stage < plan.combine_stages; ++stage)
-      init(plan.combine(m.agent(), stage), 1);
+  if constexpr (role == Role::LoadA) MOETWIN_NO_UNROLL
+  for (uint32_t stage = 0; stage < plan.stages; ++stage) {
+    init(plan.full(stage), KernelPlan::kFullArrivals);
+    init(plan.empty(stage), plan.empty_arrivals());
+  }
+  if constexpr (role == Role::LoadB) MOETWIN_NO_UNROLL
+  for (uint32_t entry = 0; entry < kTaskQueueEntries; ++entry) {
+    init(plan.task_full(entry), KernelPlan::kTaskFullArrivals);
+    init(plan.task_empty(entry), plan.task_empty_arrivals());
+  }
+  if constexpr (role == Role::Math) MOETWIN_NO_UNROLL
+  for (uint32_t stage = 0; stage < plan.combine_stages; ++stage)
+    init(plan.combine(m.agent(), stage), 1);
   m.fence_barrier_init(Step::InitBarriers);
 }
 
