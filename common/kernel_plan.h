@@ -26,11 +26,12 @@ constexpr const char* role_name(Role role) {
 constexpr uint32_t kDispatchWarps = 2;
 constexpr uint32_t kWarpgroupWarps = 4;
 constexpr uint32_t kWarpgroupThreads = kWarpgroupWarps * kWarpLanes;
-constexpr uint32_t kMathRows = 64;  ///< rows of a tile that one math warpgroup owns
+constexpr uint32_t kMathRows = 64;  ///< rows of a tile that a math warpgroup multiplies
+constexpr uint32_t kMaxMathWarpgroups = 2;
 constexpr uint32_t kRowsPerWarp = kMathRows / kWarpgroupWarps;  ///< as wgmma lays them out
 constexpr uint32_t kMmaK = 32;              ///< codes of K a tensor-core step multiplies
 constexpr uint32_t kPullChunkBytes = 4096;  ///< most bytes of a row a dispatch warp holds at once
-constexpr uint32_t kTaskQueueEntries = 2;   ///< tiles a CTA may claim ahead
+constexpr uint32_t kTaskQueueEntries = 2;  ///< tiles a CTA may claim ahead
 constexpr uint32_t kMaxCombineStages = 8;
 constexpr uint32_t kCombineColumns = 2048;  ///< most BF16 columns of a combine stage
 constexpr uint32_t kLeastCombineColumns = 256;
@@ -125,6 +126,19 @@ struct KernelPlan {
 
   /// Slices of 128 weight rows, each with an accumulator of its own.
   MOETWIN_HD constexpr uint32_t slices() const { return block_n / kSliceN; }
+
+  // How math warpgroups share a tile: by its rows, 64 each, as long as there are any; then by its
+  // slices.
+  MOETWIN_HD constexpr uint32_t row_groups() const { return block_m / kMathRows; }
+  MOETWIN_HD constexpr uint32_t warpgroup_slices() const {
+    return slices() * row_groups() / math_warpgroups;
+  }
+  MOETWIN_HD constexpr uint32_t first_row(uint32_t warpgroup) const {
+    return warpgroup % row_groups() * kMathRows;
+  }
+  MOETWIN_HD constexpr uint32_t first_slice(uint32_t warpgroup) const {
+    return warpgroup / row_groups() * warpgroup_slices();
+  }
 
   MOETWIN_HD constexpr uint32_t stage_a_bytes() const { return block_m * kBlockK; }
   MOETWIN_HD constexpr uint32_t stage_b_bytes() const { return block_n * kBlockK; }
@@ -244,7 +258,8 @@ constexpr PlanResult make_plan(const Shape& shape, const KernelOptions& options,
   KernelPlan plan{};
   plan.block_m = options.block_m;
   plan.block_n = options.block_n;
-  plan.math_warpgroups = options.block_m / kMathRows;
+  const uint32_t parts = plan.row_groups() * plan.slices();
+  plan.math_warpgroups = parts < kMaxMathWarpgroups ? parts : kMaxMathWarpgroups;
   plan.sms = options.sms_per_rank;
   plan.stages = options.stages;
   plan.scheduler = options.scheduler;

@@ -123,7 +123,8 @@ struct PipelineState {
 ///           through, asked once a tile; n, or 1 where the machine lets one stand for all (payload
 ///           tags)
 /// rows      RowValues<T>: a value for each of the 64 rows of a warpgroup's tile, held by the row's
-///           owner (four lanes on the GPU); load_rows, store_rows; for_rows(rows, f) f(row view);
+///           owner (four lanes on the GPU); load_rows, store_rows; for_slices(accumulators, plan,
+///           f) f(slice, accumulator) and for_rows(accumulator, staging, f) f(row view), in order;
 ///           staged_byte(row, row bytes, byte): where a byte of a staged row lies; find_rows(valid,
 ///           row bytes, f): the places f(row) in global memory that copy_rows() then copies staged
 ///           rows to

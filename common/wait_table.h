@@ -10,7 +10,6 @@
 namespace moetwin {
 
 /// Agents of a CTA: dispatch warps, load A, load B, math warpgroups.
-constexpr uint32_t kMaxMathWarpgroups = 2;
 constexpr uint32_t kAgentsPerCta = kDispatchWarps + 2 + kMaxMathWarpgroups;
 
 /// An agent's place among those of its CTA: its bit in an AgentMask.

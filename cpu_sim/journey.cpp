@@ -289,20 +289,30 @@ bool JourneyRecorder::fits_row(const SlotJourney& journey) const {
 }
 
 void JourneyRecorder::add_tiles(SlotJourney& journey) const {
-  const uint32_t warpgroup = journey.place.row % plan_.block_m / kMathRows;
+  const uint32_t first_row = journey.place.row % plan_.block_m / kMathRows * kMathRows;
   const uint32_t rank = shape_.rank_of_expert(journey.expert);
   const auto find = [&](uint32_t n, uint32_t kind) -> const TileWork* {
     const auto work = tiles_.find({rank, (uint64_t{journey.place.block} << 32 | n) * 2 + kind});
     return work == tiles_.end() ? nullptr : &work->second;
   };
+  // A row is multiplied by one warpgroup, or by several, each with other slices.
+  const auto of_row = [&](const std::vector<Sighting>& parts, bool last) {
+    Sighting chosen;
+    for (uint32_t warpgroup = 0; warpgroup < plan_.math_warpgroups; ++warpgroup) {
+      const Sighting& part = parts[warpgroup];
+      if (plan_.first_row(warpgroup) != first_row || !part.seen) continue;
+      if (!chosen.seen || (part.event > chosen.event) == last) chosen = part;
+    }
+    return chosen;
+  };
   journey.linear1.resize(plan_.tiles.n1);
   for (uint32_t n = 0; n < plan_.tiles.n1; ++n)
     if (const TileWork* work = find(n, 0))
-      journey.linear1[n] = {work->claimed, work->begun[warpgroup], work->done[warpgroup]};
+      journey.linear1[n] = {work->claimed, of_row(work->begun, false), of_row(work->done, true)};
   for (uint32_t n = 0; n < plan_.tiles.n2; ++n)
     if (const TileWork* work = find(n, 1)) {
       journey.linear2[n].claimed = work->claimed;
-      journey.linear2[n].begun = work->begun[warpgroup];
+      journey.linear2[n].begun = of_row(work->begun, false);
     }
 }
 

@@ -253,7 +253,7 @@ class SimMachine {
     return step ? k_blocks : 1;
   }
   void clear(Accumulator& total, uint32_t valid);
-  static uint32_t slices(const KernelPlan& plan) { return plan.slices(); }
+  static uint32_t slices(const KernelPlan& plan) { return plan.warpgroup_slices(); }
   template <uint32_t kSteps>
   void mma(Accumulator& product, Accumulator& total, Shared<uint8_t> a, Shared<uint8_t> b,
            uint32_t first_step, Step step) {
@@ -284,7 +284,7 @@ class SimMachine {
 
   template <class F>
   void for_slices(const Accumulator* total, const KernelPlan& plan, F&& f) {
-    for (uint32_t slice = 0; slice < plan.slices(); ++slice) f(slice, total[slice]);
+    for (uint32_t slice = 0; slice < slices(plan); ++slice) f(slice, total[slice]);
   }
   template <class F>
   void for_rows(const Accumulator& total, Shared<uint8_t> staging, F&& f) {

@@ -50,7 +50,7 @@ Simulation::Simulation(const Case& c, const RunOptions& options, const Mutant& m
                                         ? static_cast<LayerFault>(mutant.delta)
                                         : LayerFault::None),
       pool_(take_fibers(size_t{c.shape.ranks} * c.kernel.sms_per_rank *
-                        (kWarpgroupWarps + c.kernel.block_m / kMathRows))) {
+                        (kWarpgroupWarps + kMaxMathWarpgroups))) {
   prepare_launches();
   create_agents();
 }

@@ -11,7 +11,7 @@ KernelsByTile kernels_of(Variant variant) {
 }
 
 Kernel kernel_of(const KernelPlan& plan, Variant variant) {
-  return kernels_of(variant).kernel[plan.math_warpgroups - 1][plan.slices() - 1];
+  return kernels_of(variant).kernel[plan.row_groups() - 1][plan.slices() - 1];
 }
 
 Variant variant_of(const KernelParams& params) {

@@ -14,11 +14,13 @@ enum class Variant : uint8_t {
   Traced,   ///< logs events for a timeline
 };
 
+constexpr uint32_t kMaxRowGroups = 2;
+
 using Kernel = void (*)(KernelParams);
 
-/// A variant's kernels, by math warpgroups - 1 and slices - 1.
+/// A variant's kernels, by groups of 64 rows - 1 and slices - 1.
 struct KernelsByTile {
-  Kernel kernel[kMaxMathWarpgroups][kMaxSlices];
+  Kernel kernel[kMaxRowGroups][kMaxSlices];
 };
 
 KernelsByTile shipped_kernels();

@@ -28,12 +28,16 @@ __device__ __forceinline__ void run_agent(const KernelParams& params, uint32_t a
   run_role<kRole>(machine, params.args);
 }
 
-template <uint32_t kMathWarpgroups, uint32_t kSlices, Variant kVariant>
+/// For tiles of `kRowGroups` times 64 rows and `kTileSlices` slices.
+template <uint32_t kRowGroups, uint32_t kTileSlices, Variant kVariant>
 __global__ void __launch_bounds__(kMaxThreads, 1)
     moe_layer(const __grid_constant__ KernelParams params) {
+  constexpr uint32_t kParts = kRowGroups * kTileSlices;
+  constexpr uint32_t kMathWarpgroups = kParts < kMaxMathWarpgroups ? kParts : kMaxMathWarpgroups;
+  constexpr uint32_t kSlices = kParts / kMathWarpgroups;
   __builtin_assume(params.args.plan.math_warpgroups == kMathWarpgroups);
-  __builtin_assume(params.args.plan.block_m == kMathWarpgroups * kMathRows);
-  __builtin_assume(params.args.plan.block_n == kSlices * kSliceN);
+  __builtin_assume(params.args.plan.block_m == kRowGroups * kMathRows);
+  __builtin_assume(params.args.plan.block_n == kTileSlices * kSliceN);
   if (threadIdx.x == 0) {
     init_named_barriers(params.args.plan);
     const uint32_t place = blockIdx.x / params.args.plan.sms;

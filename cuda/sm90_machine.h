@@ -15,7 +15,7 @@
 
 namespace moetwin {
 
-/// `kSlices`: of the plan's BLOCK_N.
+/// `kSlices`: plan.warpgroup_slices().
 template <Role kRole, uint32_t kSlices, Variant kVariant>
 class Sm90Machine : public Sm90Agent<kRole, kVariant> {
   using Agent = Sm90Agent<kRole, kVariant>;

@@ -67,7 +67,7 @@ MOETWIN_ROLE void publish_linear1(M& m, RingSlot ring) {
 /// `total` has one accumulator a slice.
 template <Machine M>
 MOETWIN_ROLE void linear1_epilogue(M& m, const KernelArgs& args, const TaskEntry& task,
-                                   RingSlot ring, MathRows mine,
+                                   RingSlot ring, MathPart mine,
                                    const typename M::Accumulator* total) {
   constexpr uint32_t kSliceBytes = kMathRows * kLinear1ScaleGroup;
   static_assert(M::kMaxSlices * kSliceBytes <= kStagingBytes);
@@ -81,7 +81,7 @@ MOETWIN_ROLE void linear1_epilogue(M& m, const KernelArgs& args, const TaskEntry
   m.sync(Step::Linear1StagingFree);
   wait_for_linear1_slot(m, args, ring);
   m.for_slices(total, plan, [&](uint32_t slice, const auto& values) {
-    const uint32_t group = task.n * plan.slices() + slice;
+    const uint32_t group = mine.first_slice + slice;
     const Shared<uint8_t> codes = staging + slice * kSliceBytes;
     typename M::template RowValues<float> scales;
     m.for_rows(values, codes, [&](const auto& row) {
@@ -103,8 +103,8 @@ MOETWIN_ROLE void linear1_epilogue(M& m, const KernelArgs& args, const TaskEntry
   m.fence_proxy_async(FenceSpace::Both, Step::Linear1Fence);
   m.sync(Step::Linear1Together);
   MOETWIN_NO_UNROLL
-  for (uint32_t slice = 0; slice < plan.slices(); ++slice) {
-    const uint32_t column = (task.n * plan.slices() + slice) * kLinear1ScaleGroup;
+  for (uint32_t slice = 0; slice < m.slices(plan); ++slice) {
+    const uint32_t column = (mine.first_slice + slice) * kLinear1ScaleGroup;
     const Shared<uint8_t> codes = staging + slice * kSliceBytes;
     m.tile_store(Tensor::Linear1, ring.index * plan.block_m + mine.first, column, codes,
                  Step::Linear1Store);

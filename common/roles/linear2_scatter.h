@@ -15,10 +15,10 @@ static_assert(kMathRows * kScatterRowBytes == kStagingBytes);
 /// `total` has one accumulator a slice.
 template <Machine M>
 MOETWIN_ROLE void linear2_scatter(M& m, const KernelArgs& args, const TaskEntry& task,
-                                  MathRows mine, const typename M::Accumulator* total) {
+                                  MathPart mine, const typename M::Accumulator* total) {
   constexpr uint32_t kPairs = M::kRowPairs / 2;
   constexpr uint32_t kRounds = kSliceN / kScatterColumns;
-  const uint32_t column = task.n * args.plan.block_n;
+  const uint32_t column = mine.first_slice * kSliceN;
   const Shared<uint8_t> staging{staging_offset(args, m.agent())};
   const auto metadata = m.template region<TokenSrcMetadata>(Region::Metadata) +
                         (task.block * args.plan.block_m + mine.first);

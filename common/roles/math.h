@@ -17,23 +17,22 @@
 
 namespace moetwin {
 
-/// Where a tile's weight scales lie: two a block of K, ascending from here.
+/// Where the weight scales of a warpgroup's slices lie: two a block of K, ascending from here.
 struct WeightScales {
-  uint64_t first;   ///< Linear1: of the gate rows. Linear2: of slice 0
+  uint64_t first;   ///< Linear1: of the gate rows. Linear2: of the first slice
   uint32_t second;  ///< from there, Linear1: of the up rows. Linear2: of the last slice
 };
 
 MOETWIN_HD constexpr WeightScales weight_scales_of(const Shape& shape, const TaskEntry& task,
-                                                   uint32_t slices) {
+                                                   MathPart mine, uint32_t slices) {
   const uint64_t h = shape.hidden_blocks();
   const uint64_t i = shape.intermediate_blocks();
   if (task.kind == TileKind::Linear1) {
     // A slice holds 64 gate columns and 64 up columns: two slices share a scale block.
-    const uint64_t gate = (task.local_expert * 2 * i + task.n * slices / 2) * h;
+    const uint64_t gate = (task.local_expert * 2 * i + mine.first_slice / 2) * h;
     return {gate, static_cast<uint32_t>(i * h)};
   }
-  return {(task.local_expert * h + uint64_t{task.n} * slices) * i,
-          static_cast<uint32_t>((slices - 1) * i)};
+  return {(task.local_expert * h + mine.first_slice) * i, static_cast<uint32_t>((slices - 1) * i)};
 }
 
 /// A warpgroup's part of a tile: one accumulator a slice.
@@ -47,13 +46,13 @@ struct Totals {
 /// next block needs is waited for while the tensor core works on the last product of this one; with
 /// a single stage that would wait for itself.
 template <uint32_t kParts, Machine M>
-MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& task, MathRows mine,
+MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& task, MathPart mine,
                                 PipelineState& stage, Totals<M>& total) {
   constexpr uint32_t kSteps = kBlockK / kMmaK / kParts;
   const KernelPlan& plan = args.plan;
   const uint32_t slices = m.slices(plan);
   const bool linear1 = kParts == 1;
-  const WeightScales at = weight_scales_of(args.shape, task, slices);
+  const WeightScales at = weight_scales_of(args.shape, task, mine, slices);
   auto weight_scales = (linear1 ? m.w1_scales() : m.w2_scales()) + at.first;
   MOETWIN_UNROLL
   for (uint32_t slice = 0; slice < slices; ++slice) m.clear(total.slice[slice], mine.valid);
@@ -74,7 +73,8 @@ MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& t
     next_stage.advance(plan.stages);
     const Shared<uint8_t> a{plan.shared.stage_a + stage.index * plan.stage_a_bytes() +
                             mine.first * kBlockK};
-    const Shared<uint8_t> b{plan.shared.stage_b + stage.index * plan.stage_b_bytes()};
+    const Shared<uint8_t> b{plan.shared.stage_b + stage.index * plan.stage_b_bytes() +
+                            mine.slice * kSliceN * kBlockK};
     const Shared<float> scales{plan.shared.stage_scales + stage.index * plan.stage_scale_bytes()};
     // Unrolled, the parts' accumulators would be alive together, and there is no room for two.
     MOETWIN_NO_UNROLL
@@ -135,7 +135,7 @@ MOETWIN_ROLE void release_block(M& m, Region region, RingSlot ring) {
 template <Machine M>
 MOETWIN_ROLE void linear1_tile(M& m, const KernelArgs& args, const TaskEntry& task,
                                PipelineState& stage) {
-  const MathRows mine = math_rows(m.agent(), task.rows);
+  const MathPart mine = math_part(args.plan, m.agent(), task);
   const auto ring = [&] { return ring_slot(task.block, args.plan.ring_blocks); };
   if (mine.valid == 0) {
     skip_tile(m, args.plan, args.shape.hidden_blocks(), stage);
@@ -152,7 +152,7 @@ MOETWIN_ROLE void linear1_tile(M& m, const KernelArgs& args, const TaskEntry& ta
 template <Machine M>
 MOETWIN_ROLE void linear2_tile(M& m, const KernelArgs& args, const TaskEntry& task,
                                PipelineState& stage) {
-  const MathRows mine = math_rows(m.agent(), task.rows);
+  const MathPart mine = math_part(args.plan, m.agent(), task);
   if (mine.valid == 0) return skip_tile(m, args.plan, args.shape.intermediate_blocks(), stage);
   Totals<M> total;
   multiply_tile<2>(m, args, task, mine, stage, total);
