@@ -31,7 +31,7 @@ constexpr uint32_t kMaxMathWarpgroups = 2;
 constexpr uint32_t kRowsPerWarp = kMathRows / kWarpgroupWarps;  ///< as wgmma lays them out
 constexpr uint32_t kMmaK = 32;              ///< codes of K a tensor-core step multiplies
 constexpr uint32_t kPullChunkBytes = 4096;  ///< most bytes of a row a dispatch warp holds at once
-constexpr uint32_t kTaskQueueEntries = 2;  ///< tiles a CTA may claim ahead
+constexpr uint32_t kTaskQueueEntries = 2;   ///< tiles a CTA may claim ahead
 constexpr uint32_t kMaxCombineStages = 8;
 constexpr uint32_t kCombineColumns = 2048;  ///< most BF16 columns of a combine stage
 constexpr uint32_t kLeastCombineColumns = 256;
@@ -127,18 +127,7 @@ struct KernelPlan {
   /// Slices of 128 weight rows, each with an accumulator of its own.
   MOETWIN_HD constexpr uint32_t slices() const { return block_n / kSliceN; }
 
-  // How math warpgroups share a tile: by its rows, 64 each, as long as there are any; then by its
-  // slices.
   MOETWIN_HD constexpr uint32_t row_groups() const { return block_m / kMathRows; }
-  MOETWIN_HD constexpr uint32_t warpgroup_slices() const {
-    return slices() * row_groups() / math_warpgroups;
-  }
-  MOETWIN_HD constexpr uint32_t first_row(uint32_t warpgroup) const {
-    return warpgroup % row_groups() * kMathRows;
-  }
-  MOETWIN_HD constexpr uint32_t first_slice(uint32_t warpgroup) const {
-    return warpgroup / row_groups() * warpgroup_slices();
-  }
 
   MOETWIN_HD constexpr uint32_t stage_a_bytes() const { return block_m * kBlockK; }
   MOETWIN_HD constexpr uint32_t stage_b_bytes() const { return block_n * kBlockK; }

@@ -21,7 +21,8 @@ struct CostTable {
   uint64_t l2_rate = 7'000'000;    ///< of all SMs together; fitted
   uint64_t link_rate = 371'000;    ///< of a card, from or to all peers
   uint64_t sm_rate = 100'000;      ///< of one SM; fitted
-  uint64_t l2_bytes = 40'000'000;  ///< weights read again within this many bytes come from L2
+  uint64_t l2_kept = 30'000'000;   ///< weights read again after fewer bytes are in L2; fitted
+  uint64_t l2_lost = 60'000'000;   ///< and after more, none of them; fitted
   uint64_t mma_step = 35;          ///< one 64x128x32 E4M3 step of an SM's tensor cores; fitted
   uint64_t promote = 90;           ///< one promotion of 64x128 sums; fitted
   uint64_t epilogue = 900;         ///< one warpgroup's epilogue of 64x128 sums; fitted

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/roles/math_rows.h"
 #include "common/slot_table.h"
 #include "cpu_sim/simulation.h"
 
@@ -276,6 +277,7 @@ JourneyRecorder::TileWork& JourneyRecorder::work_of(uint32_t rank, const TaskEnt
   const uint64_t tile =
       (uint64_t{task.block} << 32 | task.n) * 2 + (task.kind == TileKind::Linear2 ? 1 : 0);
   TileWork& work = tiles_[{rank, tile}];
+  work.task = task;
   work.begun.resize(plan_.math_warpgroups);
   work.done.resize(plan_.math_warpgroups);
   return work;
@@ -289,30 +291,32 @@ bool JourneyRecorder::fits_row(const SlotJourney& journey) const {
 }
 
 void JourneyRecorder::add_tiles(SlotJourney& journey) const {
-  const uint32_t first_row = journey.place.row % plan_.block_m / kMathRows * kMathRows;
+  const uint32_t row = journey.place.row % plan_.block_m;
   const uint32_t rank = shape_.rank_of_expert(journey.expert);
   const auto find = [&](uint32_t n, uint32_t kind) -> const TileWork* {
     const auto work = tiles_.find({rank, (uint64_t{journey.place.block} << 32 | n) * 2 + kind});
     return work == tiles_.end() ? nullptr : &work->second;
   };
   // A row is multiplied by one warpgroup, or by several, each with other slices.
-  const auto of_row = [&](const std::vector<Sighting>& parts, bool last) {
+  const auto of_row = [&](const TileWork& work, const std::vector<Sighting>& sightings, bool last) {
     Sighting chosen;
     for (uint32_t warpgroup = 0; warpgroup < plan_.math_warpgroups; ++warpgroup) {
-      const Sighting& part = parts[warpgroup];
-      if (plan_.first_row(warpgroup) != first_row || !part.seen) continue;
-      if (!chosen.seen || (part.event > chosen.event) == last) chosen = part;
+      const MathPart part = math_part(plan_, warpgroup, work.task);
+      const Sighting& seen = sightings[warpgroup];
+      if (row - part.first >= part.valid || !seen.seen) continue;
+      if (!chosen.seen || (seen.event > chosen.event) == last) chosen = seen;
     }
     return chosen;
   };
   journey.linear1.resize(plan_.tiles.n1);
   for (uint32_t n = 0; n < plan_.tiles.n1; ++n)
     if (const TileWork* work = find(n, 0))
-      journey.linear1[n] = {work->claimed, of_row(work->begun, false), of_row(work->done, true)};
+      journey.linear1[n] = {work->claimed, of_row(*work, work->begun, false),
+                            of_row(*work, work->done, true)};
   for (uint32_t n = 0; n < plan_.tiles.n2; ++n)
     if (const TileWork* work = find(n, 1)) {
       journey.linear2[n].claimed = work->claimed;
-      journey.linear2[n].begun = of_row(work->begun, false);
+      journey.linear2[n].begun = of_row(*work, work->begun, false);
     }
 }
 

@@ -102,6 +102,7 @@ class JourneyRecorder : public SyncObserver, public DataObserver {
     Sighting claimed;
   };
   struct TileWork {
+    TaskEntry task{};
     Sighting claimed;
     std::vector<Sighting> begun;  ///< [math warpgroups]
     std::vector<Sighting> done;

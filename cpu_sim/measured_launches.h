@@ -24,19 +24,15 @@ struct MeasuredLaunch {
   double microseconds;
 };
 constexpr MeasuredLaunch kMeasuredLaunches[] = {
-    {0, 1, 80.9},     {0, 8, 188.4},   {0, 32, 236.2},    {0, 128, 245.4}, {0, 512, 281.7},
-    {0, 2048, 782.2}, {0, 8192, 2850}, {1, 1, 131.7},     {1, 8, 342.1},   {1, 32, 383.3},
-    {1, 128, 398.1},  {1, 512, 612.0}, {1, 2048, 1807.5}, {1, 8192, 7645}};
+    {0, 1, 66.2},     {0, 8, 169.4},   {0, 32, 219.0},  {0, 128, 228.8}, {0, 512, 269.0},
+    {0, 2048, 753.5}, {0, 8192, 2720}, {1, 1, 116.8},   {1, 8, 319.9},   {1, 32, 365.3},
+    {1, 128, 377.4},  {1, 512, 580.0}, {1, 2048, 1714}, {1, 8192, 7300}};
 
 /// From this many tokens on the cost table claims to be right; below, fixed costs decide.
 constexpr uint32_t kFewestPredictedTokens = 32;
 
-/// Whether the cost table claims to be right for a launch. It is not for v3 with 512 tokens, which
-/// it takes 1.5 times too long for: where an expert has a second block, the model's L2 has lost the
-/// expert's weights (44 MB) and the card's has not.
 constexpr bool is_claimed(const MeasuredLaunch& launch) {
-  const bool second_blocks_of_v3 = launch.layer == 1 && launch.tokens == 512;
-  return launch.tokens >= kFewestPredictedTokens && !second_blocks_of_v3;
+  return launch.tokens >= kFewestPredictedTokens;
 }
 
 inline Case measured_case(const MeasuredLaunch& launch) {

@@ -29,17 +29,19 @@ class BandwidthQueue {
   uint64_t free_ = 0;
 };
 
-/// Which parts of a stream that is read in pieces were read not long ago: within `capacity` bytes
-/// that were read from elsewhere since.
+/// Which parts of a stream that is read in pieces are still in a cache. A cache does not forget
+/// oldest first: the more was read from elsewhere since, the less of a piece is left.
 class RecentlyRead {
  public:
-  /// Whether `piece` is still there; it is from now on.
-  bool touch(uint64_t piece, uint64_t bytes, uint64_t capacity) {
+  /// How many of the piece's bytes are no longer there; all are from now on. None are lost while
+  /// `kept` bytes come in from elsewhere, all when `lost` have, evenly between.
+  uint64_t touch(uint64_t piece, uint64_t bytes, uint64_t kept, uint64_t lost) {
     const auto [place, is_new] = last_.try_emplace(piece, 0);
-    const bool there = !is_new && read_ - place->second <= capacity;
-    if (!there) read_ += bytes;
+    const uint64_t since = is_new ? lost : std::min(read_ - place->second, lost);
+    const uint64_t missing = since <= kept ? 0 : bytes * (since - kept) / (lost - kept);
+    read_ += missing;
     place->second = read_;
-    return there;
+    return missing;
   }
 
  private:
@@ -60,8 +62,8 @@ class SharedBandwidth {
   uint64_t weights(uint64_t now, uint32_t cta, uint64_t piece, uint64_t bytes) {
     Card& card = cards_[cta / sms_];
     uint64_t done = through_l2(now, cta, bytes);
-    if (!card.recent.touch(piece, bytes, costs_.l2_bytes))
-      done = std::max(done, card.dram.serve(now, bytes, costs_.dram_rate));
+    const uint64_t missing = card.recent.touch(piece, bytes, costs_.l2_kept, costs_.l2_lost);
+    if (missing != 0) done = std::max(done, card.dram.serve(now, missing, costs_.dram_rate));
     return done;
   }
   uint64_t data(uint64_t now, uint32_t cta, uint64_t bytes) { return through_l2(now, cta, bytes); }

@@ -253,7 +253,6 @@ class SimMachine {
     return step ? k_blocks : 1;
   }
   void clear(Accumulator& total, uint32_t valid);
-  static uint32_t slices(const KernelPlan& plan) { return plan.warpgroup_slices(); }
   template <uint32_t kSteps>
   void mma(Accumulator& product, Accumulator& total, Shared<uint8_t> a, Shared<uint8_t> b,
            uint32_t first_step, Step step) {
@@ -282,9 +281,9 @@ class SimMachine {
   }
   void store_rows(Global<float> to, const RowValues<float>& values, uint32_t valid, Step step);
 
-  template <class F>
-  void for_slices(const Accumulator* total, const KernelPlan& plan, F&& f) {
-    for (uint32_t slice = 0; slice < slices(plan); ++slice) f(slice, total[slice]);
+  template <uint32_t kSlices, class F>
+  void for_slices(const Accumulator* total, F&& f) {
+    for (uint32_t slice = 0; slice < kSlices; ++slice) f(slice, total[slice]);
   }
   template <class F>
   void for_rows(const Accumulator& total, Shared<uint8_t> staging, F&& f) {

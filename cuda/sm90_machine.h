@@ -15,7 +15,7 @@
 
 namespace moetwin {
 
-/// `kSlices`: plan.warpgroup_slices().
+/// `kSlices`: the most that one warpgroup multiplies.
 template <Role kRole, uint32_t kSlices, Variant kVariant>
 class Sm90Machine : public Sm90Agent<kRole, kVariant> {
   using Agent = Sm90Agent<kRole, kVariant>;
@@ -273,8 +273,6 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
     for (float& value : total.value) value = 0.0f;
   }
 
-  static __device__ __forceinline__ constexpr uint32_t slices(const KernelPlan&) { return kSlices; }
-
   template <uint32_t kSteps>
   __device__ __forceinline__ void mma(Accumulator& product, const Accumulator& /*total*/,
                                       Shared<uint8_t> a, Shared<uint8_t> b, uint32_t first_k,
@@ -326,13 +324,13 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
   // The first time, an epilogue costs what its code costs to fetch: one copy of it, and the
   // accumulators move to where it reads them.
 
-  template <class F>
-  __device__ __forceinline__ void for_slices(const Accumulator* total, const KernelPlan&, F&& f) {
+  template <uint32_t kCount, class F>
+  __device__ __forceinline__ void for_slices(const Accumulator* total, F&& f) {
     Accumulator current = total[0];
     MOETWIN_NO_UNROLL
-    for (uint32_t slice = 0; slice < kSlices; ++slice) {
+    for (uint32_t slice = 0; slice < kCount; ++slice) {
       f(slice, current);
-      if (slice + 1 < kSlices) current = total[kSlices - 1];
+      if (slice + 1 < kCount) current = total[kCount - 1];
     }
   }
 

@@ -6,15 +6,15 @@
 namespace moetwin {
 namespace {
 
-/// Rows an expert below which tiles of 64 rows are the faster ones.
-constexpr uint32_t kFewRows = 28;
+/// Rows an expert below which tiles of 64 rows are the faster ones: hardly any expert has more.
+constexpr uint32_t kFewRows = 50;
 
 }  // namespace
 
 KernelOptions choose_kernel(const Shape& shape, uint32_t sms) {
   KernelOptions options;
   options.sms_per_rank = sms;
-  // Where few rows an expert are expected, low tiles leave room for one more stage of weights.
+  // Where few rows an expert are expected, the other half of a high tile would only cost.
   const uint64_t routes = uint64_t{shape.ranks} * shape.max_tokens_per_rank * shape.topk;
   options.block_m = routes < uint64_t{kFewRows} * shape.experts ? 64 : 128;
   // Wide tiles read operand A half as often, and half as many tiles have an end.

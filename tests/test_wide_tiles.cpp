@@ -2,7 +2,11 @@
 // plan says of them fits the shape and the card.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "common/kernel_plan.h"
+#include "common/roles/math_rows.h"
 #include "cpu_sim/simulate.h"
 #include "fuzz/generator.h"
 #include "model/compare.h"
@@ -27,6 +31,34 @@ TEST_CASE("wide_tiles: generated cases give the naive path's bits in tiles of 25
       REQUIRE(compare_results(simulated.launches[launch], run_naive(make_problem(c, launch, cache)))
                   .equal());
   }
+}
+
+TEST_CASE("wide_tiles: the math warpgroups' parts are every valid row times every slice, once") {
+  const Shape shape{2, 4, 2, 512, 128, 16};
+  for (const uint32_t block_m : {64u, 128u})
+    for (const uint32_t block_n : {128u, 256u}) {
+      KernelOptions options;
+      options.block_m = block_m;
+      options.block_n = block_n;
+      const KernelPlan plan = make_plan(shape, options).plan;
+      for (uint32_t rows = 1; rows <= block_m; ++rows) {
+        const TaskEntry task{TileKind::Linear1, 0, 3, 0, rows, {}};
+        std::vector<uint32_t> times(size_t{rows} * plan.slices(), 0);
+        uint32_t busy = 0;
+        for (uint32_t warpgroup = 0; warpgroup < plan.math_warpgroups; ++warpgroup) {
+          const MathPart part = math_part(plan, warpgroup, task);
+          busy += part.valid != 0;
+          REQUIRE(part.first + part.valid <= rows + (part.valid == 0 ? block_m : 0));
+          CHECK(part.first_slice == task.n * plan.slices() + part.slice);
+          for (uint32_t row = 0; row < part.valid; ++row)
+            for (uint32_t slice = 0; slice < part.slices; ++slice)
+              ++times[(part.first + row) * plan.slices() + part.slice + slice];
+        }
+        CHECK(std::all_of(times.begin(), times.end(), [](uint32_t n) { return n == 1; }));
+        CHECK(math_part(plan, 0, task).valid != 0);
+        if (block_n == 256) CHECK(busy == plan.math_warpgroups);
+      }
+    }
 }
 
 TEST_CASE("wide_tiles: a hidden size that is no multiple of BLOCK_N is refused by name") {

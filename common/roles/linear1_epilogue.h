@@ -65,12 +65,12 @@ MOETWIN_ROLE void publish_linear1(M& m, RingSlot ring) {
 }
 
 /// `total` has one accumulator a slice.
-template <Machine M>
+template <uint32_t kSlices, Machine M>
 MOETWIN_ROLE void linear1_epilogue(M& m, const KernelArgs& args, const TaskEntry& task,
                                    RingSlot ring, MathPart mine,
                                    const typename M::Accumulator* total) {
   constexpr uint32_t kSliceBytes = kMathRows * kLinear1ScaleGroup;
-  static_assert(M::kMaxSlices * kSliceBytes <= kStagingBytes);
+  static_assert(kSlices * kSliceBytes <= kStagingBytes);
   const KernelPlan& plan = args.plan;
   const uint32_t groups = args.shape.linear1_scale_groups();
   const Shared<uint8_t> staging{staging_offset(args, m.agent())};
@@ -80,7 +80,7 @@ MOETWIN_ROLE void linear1_epilogue(M& m, const KernelArgs& args, const TaskEntry
                   Step::Linear1Epilogue);
   m.sync(Step::Linear1StagingFree);
   wait_for_linear1_slot(m, args, ring);
-  m.for_slices(total, plan, [&](uint32_t slice, const auto& values) {
+  m.template for_slices<kSlices>(total, [&](uint32_t slice, const auto& values) {
     const uint32_t group = mine.first_slice + slice;
     const Shared<uint8_t> codes = staging + slice * kSliceBytes;
     typename M::template RowValues<float> scales;
@@ -103,7 +103,7 @@ MOETWIN_ROLE void linear1_epilogue(M& m, const KernelArgs& args, const TaskEntry
   m.fence_proxy_async(FenceSpace::Both, Step::Linear1Fence);
   m.sync(Step::Linear1Together);
   MOETWIN_NO_UNROLL
-  for (uint32_t slice = 0; slice < m.slices(plan); ++slice) {
+  for (uint32_t slice = 0; slice < kSlices; ++slice) {
     const uint32_t column = (mine.first_slice + slice) * kLinear1ScaleGroup;
     const Shared<uint8_t> codes = staging + slice * kSliceBytes;
     m.tile_store(Tensor::Linear1, ring.index * plan.block_m + mine.first, column, codes,

@@ -13,7 +13,7 @@ constexpr uint32_t kScatterRowBytes = kScatterColumns * 2;
 static_assert(kMathRows * kScatterRowBytes == kStagingBytes);
 
 /// `total` has one accumulator a slice.
-template <Machine M>
+template <uint32_t kSlices, Machine M>
 MOETWIN_ROLE void linear2_scatter(M& m, const KernelArgs& args, const TaskEntry& task,
                                   MathPart mine, const typename M::Accumulator* total) {
   constexpr uint32_t kPairs = M::kRowPairs / 2;
@@ -28,7 +28,7 @@ MOETWIN_ROLE void linear2_scatter(M& m, const KernelArgs& args, const TaskEntry&
     return m.remote(rows + 2 * combine_index(args.shape, source.k, source.token, column),
                     source.rank);
   });
-  m.for_slices(total, args.plan, [&](uint32_t slice, const auto& values) {
+  m.template for_slices<kSlices>(total, [&](uint32_t slice, const auto& values) {
     MOETWIN_UNROLL
     for (uint32_t round = 0; round < kRounds; ++round) {
       m.sync(Step::Linear2StagingFree);

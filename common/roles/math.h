@@ -24,7 +24,7 @@ struct WeightScales {
 };
 
 MOETWIN_HD constexpr WeightScales weight_scales_of(const Shape& shape, const TaskEntry& task,
-                                                   MathPart mine, uint32_t slices) {
+                                                   MathPart mine) {
   const uint64_t h = shape.hidden_blocks();
   const uint64_t i = shape.intermediate_blocks();
   if (task.kind == TileKind::Linear1) {
@@ -32,30 +32,30 @@ MOETWIN_HD constexpr WeightScales weight_scales_of(const Shape& shape, const Tas
     const uint64_t gate = (task.local_expert * 2 * i + mine.first_slice / 2) * h;
     return {gate, static_cast<uint32_t>(i * h)};
   }
-  return {(task.local_expert * h + mine.first_slice) * i, static_cast<uint32_t>((slices - 1) * i)};
+  return {(task.local_expert * h + mine.first_slice) * i,
+          static_cast<uint32_t>((mine.slices - 1) * i)};
 }
 
 /// A warpgroup's part of a tile: one accumulator a slice.
-template <Machine M>
+template <uint32_t kSlices, Machine M>
 struct Totals {
-  typename M::Accumulator slice[M::kMaxSlices];
+  typename M::Accumulator slice[kSlices];
 };
 
-/// Runs the k loop of a tile into `total`. A block of K is promoted in `kParts` pieces, because
-/// each has a scale factor of its own: Linear1 1 of 4 tensor-core steps, Linear2 2 of 2. What the
-/// next block needs is waited for while the tensor core works on the last product of this one; with
-/// a single stage that would wait for itself.
-template <uint32_t kParts, Machine M>
+/// Runs the k loop of a tile into `total`. A block of K is promoted in `kParts`
+/// pieces, because each has a scale factor of its own: Linear1 1 of 4 tensor-core steps, Linear2 2
+/// of 2. What the next block needs is waited for while the tensor core works on the last product of
+/// this one; with a single stage that would wait for itself.
+template <uint32_t kParts, uint32_t kSlices, Machine M>
 MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& task, MathPart mine,
-                                PipelineState& stage, Totals<M>& total) {
+                                PipelineState& stage, Totals<kSlices, M>& total) {
   constexpr uint32_t kSteps = kBlockK / kMmaK / kParts;
   const KernelPlan& plan = args.plan;
-  const uint32_t slices = m.slices(plan);
   const bool linear1 = kParts == 1;
-  const WeightScales at = weight_scales_of(args.shape, task, mine, slices);
+  const WeightScales at = weight_scales_of(args.shape, task, mine);
   auto weight_scales = (linear1 ? m.w1_scales() : m.w2_scales()) + at.first;
   MOETWIN_UNROLL
-  for (uint32_t slice = 0; slice < slices; ++slice) m.clear(total.slice[slice], mine.valid);
+  for (uint32_t slice = 0; slice < kSlices; ++slice) m.clear(total.slice[slice], mine.valid);
   const uint32_t k_blocks =
       m.stepped_k_blocks(linear1 ? args.shape.hidden_blocks() : args.shape.intermediate_blocks());
   float next_scale[2] = {m.load(weight_scales, Step::MathReadScales),
@@ -82,8 +82,8 @@ MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& t
       const auto row_scales = m.load_rows(scales + (part * plan.block_m + mine.first), mine.valid,
                                           Step::MathReadScales);
       MOETWIN_UNROLL
-      for (uint32_t slice = 0; slice < slices; ++slice) {
-        const bool last_product = part + 1 == kParts && slice + 1 == slices;
+      for (uint32_t slice = 0; slice < kSlices; ++slice) {
+        const bool last_product = part + 1 == kParts && slice + 1 == kSlices;
         typename M::Accumulator product;
         m.template mma<kSteps>(product, total.slice[slice], a, b + slice * kSliceN * kBlockK,
                                part * kSteps, Step::MathMma);
@@ -132,32 +132,51 @@ MOETWIN_ROLE void release_block(M& m, Region region, RingSlot ring) {
 // The two kinds of tile. Where the ring slot is asked for, it is behind the k loop, which has no
 // registers to spare; the first warpgroup always has rows, and it speaks for the block.
 
+template <uint32_t kSlices, Machine M>
+MOETWIN_ROLE void linear1_part(M& m, const KernelArgs& args, const TaskEntry& task, MathPart mine,
+                               PipelineState& stage) {
+  Totals<kSlices, M> total;
+  multiply_tile<1>(m, args, task, mine, stage, total);
+  const RingSlot ring = ring_slot(task.block, args.plan.ring_blocks);
+  release_block(m, Region::XEmpty, ring);
+  linear1_epilogue<kSlices>(m, args, task, ring, mine, total.slice);
+}
+
+template <uint32_t kSlices, Machine M>
+MOETWIN_ROLE void linear2_part(M& m, const KernelArgs& args, const TaskEntry& task, MathPart mine,
+                               PipelineState& stage) {
+  Totals<kSlices, M> total;
+  multiply_tile<2>(m, args, task, mine, stage, total);
+  release_block(m, Region::Linear1Empty, ring_slot(task.block, args.plan.ring_blocks));
+  linear2_scatter<kSlices>(m, args, task, mine, total.slice);
+}
+
 template <Machine M>
 MOETWIN_ROLE void linear1_tile(M& m, const KernelArgs& args, const TaskEntry& task,
                                PipelineState& stage) {
   const MathPart mine = math_part(args.plan, m.agent(), task);
-  const auto ring = [&] { return ring_slot(task.block, args.plan.ring_blocks); };
   if (mine.valid == 0) {
+    const RingSlot ring = ring_slot(task.block, args.plan.ring_blocks);
     skip_tile(m, args.plan, args.shape.hidden_blocks(), stage);
-    wait_for_linear1_slot(m, args, ring());
-    publish_linear1(m, ring());
-    return;
+    wait_for_linear1_slot(m, args, ring);
+    publish_linear1(m, ring);
+  } else if (M::kMaxSlices == 1 || mine.slices == 1) {
+    linear1_part<1>(m, args, task, mine, stage);
+  } else {
+    linear1_part<M::kMaxSlices>(m, args, task, mine, stage);
   }
-  Totals<M> total;
-  multiply_tile<1>(m, args, task, mine, stage, total);
-  release_block(m, Region::XEmpty, ring());
-  linear1_epilogue(m, args, task, ring(), mine, total.slice);
 }
 
 template <Machine M>
 MOETWIN_ROLE void linear2_tile(M& m, const KernelArgs& args, const TaskEntry& task,
                                PipelineState& stage) {
   const MathPart mine = math_part(args.plan, m.agent(), task);
-  if (mine.valid == 0) return skip_tile(m, args.plan, args.shape.intermediate_blocks(), stage);
-  Totals<M> total;
-  multiply_tile<2>(m, args, task, mine, stage, total);
-  release_block(m, Region::Linear1Empty, ring_slot(task.block, args.plan.ring_blocks));
-  linear2_scatter(m, args, task, mine, total.slice);
+  if (mine.valid == 0)
+    skip_tile(m, args.plan, args.shape.intermediate_blocks(), stage);
+  else if (M::kMaxSlices == 1 || mine.slices == 1)
+    linear2_part<1>(m, args, task, mine, stage);
+  else
+    linear2_part<M::kMaxSlices>(m, args, task, mine, stage);
 }
 
 template <Machine M>
