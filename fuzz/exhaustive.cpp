@@ -275,7 +275,9 @@ ExhaustiveResult explore_exhaustively(const Case& c, const ExhaustiveOptions& op
   while (result.schedules + result.redundant < options.schedules) {
     CoverageObserver coverage(planned.plan, c.shape.ranks);
     PathRun path_run(path, fixed, agents, coverage);
-    const RunResult ran = simulate(c, run, options.mutant, {&path_run, &path_run});
+    const RunResult ran =
+        simulate(c, run, options.planted.mutant,
+                 {&path_run, &path_run, options.planted.max_events, options.planted.alter});
     result.choices = std::max<uint64_t>(result.choices, path.size());
     RaceFinder(path, agents, fixed > 0 ? fixed - 1 : 0).mark();
     if (path_run.redundant()) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cpu_sim/coverage.h"
-#include "cpu_sim/mutant.h"
+#include "fuzz/plants.h"
 #include "model/case.h"
 #include "model/run.h"
 
@@ -19,7 +19,7 @@ namespace moetwin {
 
 struct ExhaustiveOptions {
   RunOptions run;              ///< threads should be 1; record is switched on
-  Mutant mutant;               ///< a change of the role programs, or none
+  Planted planted;             ///< what is changed for the runs, or nothing
   uint32_t preemptions = 2;    ///< most preemptions of a schedule: switches away from an agent, or
                                ///< to a landing, while an agent could have gone on
   uint64_t schedules = 10000;  ///< most runs

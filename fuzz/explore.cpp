@@ -29,7 +29,8 @@ std::string role_of(const Finding& finding) {
 
 class Collector {
  public:
-  Collector(const Case& c, const ExploreOptions& options) : case_(c), options_(options) {
+  Collector(const Case& c, const ExploreOptions& options)
+      : case_(c), options_(options), planted_(planted_by(c)) {
     const LaunchSpec& largest = *std::max_element(
         c.launches.begin(), c.launches.end(),
         [&](const LaunchSpec& x, const LaunchSpec& y) { return blocks(x) < blocks(y); });
@@ -65,7 +66,7 @@ class Collector {
     ExhaustiveOptions exhaustive;
     exhaustive.run = options_.run;
     exhaustive.run.threads = 1;
-    exhaustive.mutant = options_.mutant;
+    exhaustive.planted = planted_;
     exhaustive.preemptions = options_.preemptions;
     exhaustive.schedules = options_.schedules;
     const ExhaustiveResult all = explore_exhaustively(
@@ -98,7 +99,8 @@ class Collector {
     run.record = false;
     run.full_k_loop = true;
     CoverageObserver observer(plan_, case_.shape.ranks);
-    const RunResult ran = simulate(case_, run, options_.mutant, {&observer, nullptr});
+    const RunResult ran = simulate(case_, run, planted_.mutant,
+                                   {&observer, nullptr, planted_.max_events, planted_.alter});
     if (options_.progress) options_.progress();
     return {ran.findings, observer.coverage(), observer.behaviour(), ran.counts.events, schedule};
   }
@@ -122,6 +124,7 @@ class Collector {
 
   const Case& case_;
   const ExploreOptions& options_;
+  Planted planted_;
   KernelPlan plan_{};
   ExploreResult result_;
 };

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "cpu_sim/coverage.h"
-#include "cpu_sim/mutant.h"
 #include "model/case.h"
 #include "model/run.h"
 
@@ -27,12 +26,11 @@ constexpr uint32_t kExplorePctDepth = 3;
 
 struct ExploreOptions {
   ExplorePolicy policy = ExplorePolicy::Random;
-  uint64_t schedules = 100;  ///< after the sweep; under Exhaustive the most runs
-  uint64_t seed = 1;         ///< schedule i draws from seed + i
-  uint32_t jobs = 1;         ///< schedules at a time, each on one thread
-  uint32_t preemptions = 2;  ///< Exhaustive
-  RunOptions run;            ///< check, math, unsafe_ring; the rest is set here
-  Mutant mutant;
+  uint64_t schedules = 100;        ///< after the sweep; under Exhaustive the most runs
+  uint64_t seed = 1;               ///< schedule i draws from seed + i
+  uint32_t jobs = 1;               ///< schedules at a time, each on one thread
+  uint32_t preemptions = 2;        ///< Exhaustive
+  RunOptions run;                  ///< check, math, unsafe_ring; the rest is set here
   std::function<void()> progress;  ///< called once a run, from any thread; may be empty
 };
 
@@ -57,7 +55,7 @@ struct ExploreResult {
   std::vector<ExploredFinding> findings;
 };
 
-/// Explores the case. Results do not depend on `jobs`. Throws InputError for what the kernel
+/// Explores the case, with what its field "plant" switches on. Results do not depend on `jobs`. Throws InputError for what the kernel
 /// refuses, and for Exhaustive with more than one launch.
 ExploreResult explore(const Case& c, const ExploreOptions& options);
 

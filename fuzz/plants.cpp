@@ -161,17 +161,21 @@ bool is_plant(const std::string& id) {
                      [&](const GeneratedMutant& m) { return m.id == id; });
 }
 
-RunResult simulate_case(const Case& c, const RunOptions& options, Probes probes) {
-  if (c.plant.empty()) return simulate(c, options, Mutant{}, probes);
-  probes.max_events = kMaxPlantEvents;
-  if (const Plant* plant = find_plant(c.plant)) {
-    probes.alter = plant->alter;
-    return simulate(c, options, plant->mutant, probes);
-  }
+Planted planted_by(const Case& c) {
+  if (c.plant.empty()) return {};
+  if (const Plant* plant = find_plant(c.plant))
+    return {plant->mutant, plant->alter, kMaxPlantEvents};
   for (const GeneratedMutant& m : generate_mutants())
-    if (m.id == c.plant) return simulate(c, options, m.mutant, probes);
+    if (m.id == c.plant) return {m.mutant, {}, kMaxPlantEvents};
   throw InputError(fmt::format("plant: '{}' is no planted fault (moetwin faults --list)",
                                c.plant.substr(0, 60)));
+}
+
+RunResult simulate_case(const Case& c, const RunOptions& options, Probes probes) {
+  const Planted planted = planted_by(c);
+  probes.alter = planted.alter;
+  probes.max_events = planted.max_events;
+  return simulate(c, options, planted.mutant, probes);
 }
 
 }  // namespace moetwin

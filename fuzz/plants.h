@@ -65,6 +65,16 @@ struct PlantVerdict {
 
 PlantVerdict try_plant(const Plant& plant);
 
+/// What the field "plant" of a case switches on.
+struct Planted {
+  Mutant mutant;
+  std::function<void(Problem& problem, KernelArgs& args)> alter = {};  ///< as in Probes
+  uint64_t max_events = UINT64_MAX;
+};
+
+/// Throws InputError for an id that is none; nothing is switched on where there is none.
+Planted planted_by(const Case& c);
+
 /// Runs a case on the simulator, with the plant or generated mutant switched on that its field
 /// "plant" names, if any. Throws InputError for an id that is none. Of `probes` the observers and
 /// the timeline are used.

@@ -142,14 +142,35 @@ TEST_CASE("explore: the exhaustive policy finds a planted missing arrival") {
   ExploreOptions options;
   options.policy = ExplorePolicy::Exhaustive;
   options.run.math = false;
-  options.mutant = {MutantKind::Drop, Step::MathReleaseBlock};
-  const ExploreResult none = explore(parse_case(kTiny, ""), options);
+  Case c = parse_case(kTiny, "");
+  c.plant = "drop MathReleaseBlock";
+  const ExploreResult none = explore(c, options);
   CHECK(none.findings.empty());  // nobody waits for a ring slot on the first lap
-  options.mutant = {MutantKind::Drop, Step::Linear1Publish};
-  const ExploreResult result = explore(parse_case(kTiny, ""), options);
+  c.plant = "drop Linear1Publish";
+  const ExploreResult result = explore(c, options);
   REQUIRE(!result.findings.empty());
   CHECK(result.findings[0].finding.kind == FindingClass::Deadlock);
   CHECK(result.exhausted);
+}
+
+TEST_CASE("explore: a case's planted fault is there under every policy, and a wrong id is refused") {
+  Case c = parse_case(kTiny, "");
+  ExploreOptions options;
+  options.schedules = 2;
+  options.run.math = false;
+  for (const ExplorePolicy policy : {ExplorePolicy::Slow, ExplorePolicy::Random, ExplorePolicy::Pct,
+                                     ExplorePolicy::Exhaustive}) {
+    CAPTURE(std::string(explore_policy_name(policy)));
+    options.policy = policy;
+    c.plant = "F11b";
+    const ExploreResult result = explore(c, options);
+    REQUIRE(!result.findings.empty());
+    CHECK(result.findings[0].finding.kind == FindingClass::Deadlock);
+    c.plant = "";
+    CHECK(explore(c, options).findings.empty());
+  }
+  c.plant = "F00";
+  CHECK_THROWS_AS(explore(c, options), InputError);
 }
 
 TEST_CASE("explore: a deadlock that fifo and the sweep miss is found by exhausting, and repeats") {
