@@ -30,6 +30,7 @@ constexpr const char* kExamples =
     "nothing.\n\n"
     "Examples:\n"
     "  moetwin shrink found/findings/race-PullStore-dispatch.json --check --out small.json\n"
+    "  moetwin shrink found/findings/deadlock-GridWait-dispatch.json --no-math --out small.json\n"
     "  moetwin shrink differs.json --left sim --right gpu --out small.json\n";
 
 struct Options {
@@ -40,6 +41,7 @@ struct Options {
   std::string runs = "3000";
   std::string seconds;
   bool check = false;
+  bool no_math = false;
   bool unsafe_ring = false;
   bool json = false;
 };
@@ -59,8 +61,17 @@ std::string size_text(const Case& c) {
                      c.shape.experts, tokens, c.shape.topk, c.launches.size());
 }
 
-/// The command that shows the finding of the small case.
-std::string show_command(const Options& o, bool check) {
+/// The command that shows the finding of the small case. Without arithmetic nothing is compared;
+/// rows that are missing then differ in y as well.
+std::string show_command(const Options& o, const ShrinkResult& result, bool check) {
+  if (o.no_math && result.cause.kind != finding_class_name(FindingClass::Mismatch))
+    return CommandText("run")
+        .word(o.out)
+        .flag("--no-math", true)
+        .given("--k-loop", result.c.schedule.starts_with("replay:") ? "full" : "")
+        .flag("--check", check)
+        .flag("--unsafe-ring", o.unsafe_ring)
+        .text();
   return CommandText("diff")
       .word(o.out)
       .option("--left", o.left)
@@ -81,10 +92,14 @@ int shrink(const Options& o) {
   options.judge.left = side_of("--left", o.left);
   options.judge.right = side_of("--right", o.right);
   options.judge.unsafe_ring = o.unsafe_ring;
+  options.judge.math = !o.no_math;
+  if (o.no_math && !options.judge.left.simulated() && !options.judge.right.simulated())
+    throw InputError("--no-math: neither side is sim, which alone can leave arithmetic out");
   const KeptWeights weights(kKeptWeightBytes);
   options.judge.weights = weights.maker();
   const Case c = load_case(o.path);
-  check_case(c, find_backend("--left", o.left), {o.unsafe_ring, true, "", read_max_memory("")});
+  check_case(c, find_backend("--left", o.left),
+             {o.unsafe_ring, !o.no_math, "", read_max_memory(""), !o.no_math});
   options.judge.check = o.check || judge_case(c, options.judge).cause.none();
 
   ShrinkResult result;
@@ -102,7 +117,7 @@ int shrink(const Options& o) {
                                         {"runs", result.runs},
                                         {"finished", result.finished},
                                         {"text", result.finding.text},
-                                        {"repeat", show_command(o, options.judge.check)}};
+                                        {"repeat", show_command(o, result, options.judge.check)}};
     std::fputs((out.dump() + "\n").c_str(), stdout);
     return kExitFine;
   }
@@ -112,7 +127,7 @@ int shrink(const Options& o) {
                          size_text(result.c), result.runs,
                          result.finished ? "; nothing smaller keeps the finding"
                                          : "; a smaller one may be found with more --runs",
-                         o.out, show_command(o, options.judge.check))
+                         o.out, show_command(o, result, options.judge.check))
                  .c_str(),
              stdout);
   return kExitFine;
@@ -129,6 +144,7 @@ VerbAction add_shrink(VerbOptions& options) {
   options.text("--runs", o->runs, "cases to try at the most (3000)");
   options.text("--seconds", o->seconds, "end after so many seconds");
   options.flag("--check", o->check, "the finding is one of the checker's");
+  options.flag("--no-math", o->no_math, "the protocol alone: far faster, for a finding of its own");
   options.flag("--unsafe-ring", o->unsafe_ring, "accept a ring below the smallest safe one");
   options.flag("--json", o->json, "one object on standard output");
   options.examples(kExamples);

@@ -22,6 +22,7 @@ enum class MutantKind : uint8_t {
                ///< follows it. `delta`: behind that many (0: 1)
   LateTarget,  ///< a wait compares with the word as it is when the wait begins
   KeepWords,   ///< a buffer that is laid out anew is not cleared
+  AddOne,      ///< an addition of several units adds one
   // From here on values are changed, which planted_machine.h does.
   Unmask,       ///< a masked slot is read as expert 0
   Deduplicate,  ///< dispatch reads an expert that its token has named before as a masked slot

@@ -382,6 +382,7 @@ class SimMachine {
     if (order == Order::Release)
       trace(TraceKind::Arrive, step, TraceObject::Word, to.address, static_cast<uint32_t>(value));
     cost(sim_.costs().global_access);
+    if (mutated(MutantKind::AddOne, step)) value = std::min(value, T{1});
     value += static_cast<T>(delta(MutantKind::Count, step));
     if (checker_) note_add(to.address, sizeof(T), order, scope, step);
     const T old = peek(to, step);

@@ -51,7 +51,8 @@ std::string finding_text_file(const CampaignOptions& o, const CampaignFinding& f
                         o.right.name, f.checked ? " --check" : "");
   else
     text += fmt::format("or:     moetwin run {} --no-math{}\n", path, f.checked ? " --check" : "");
-  text += fmt::format("smaller: moetwin shrink {} --out {}.small.json\n", path, f.file);
+  text += fmt::format("smaller: moetwin shrink {}{}{} --out {}.small.json\n", path,
+                      f.checked ? " --check" : "", o.math ? "" : " --no-math", f.file);
   return text;
 }
 

@@ -19,6 +19,7 @@ void cover_kernel(const Case& c, Coverage& seen) {
   ++seen[numbered("ranks", c.shape.ranks)];
   ++seen[numbered("topk", c.shape.topk)];
   ++seen[numbered("block_m", c.kernel.block_m)];
+  ++seen[numbered("block_n", c.kernel.block_n)];
   ++seen[numbered("stages", c.kernel.stages)];
   ++seen[numbered("sms_per_rank", c.kernel.sms_per_rank)];
   ++seen[c.kernel.scheduler == SchedulerPolicy::Ring ? "ring" : "wave"];

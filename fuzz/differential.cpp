@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <exception>
 #include <utility>
 
@@ -201,6 +202,21 @@ Judged failed_run(const char* kind, const std::exception& error) {
 std::string cause_text(const Cause& cause) {
   return cause.kind + (cause.site.empty() ? "" : " at " + cause.site) +
          (cause.role.empty() ? "" : ", " + cause.role);
+}
+
+bool names_step(const std::string& text, const std::string& step) {
+  const std::string name = " at " + step;
+  for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+    const size_t end = at + name.size();
+    if (end == text.size() || std::isalnum(static_cast<unsigned char>(text[end])) == 0) return true;
+  }
+  return false;
+}
+
+bool same_verdict(const Judged& x, const Judged& y) {
+  if (x.cause.kind != y.cause.kind) return false;
+  return x.cause.site == y.cause.site ||
+         (names_step(x.finding.other, y.cause.site) && names_step(y.finding.other, x.cause.site));
 }
 
 Judged judge_case(const Case& c, const JudgeOptions& options) {

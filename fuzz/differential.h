@@ -62,6 +62,13 @@ struct Judged {
 /// broken invariant (only NoDeviceError and the like of a side of one's own pass). Thread safe.
 Judged judge_case(const Case& c, const JudgeOptions& options);
 
+/// Whether `text`, as of a finding's other access, says that something happens "at STEP".
+bool names_step(const std::string& text, const std::string& step);
+
+/// The same class at the same site. Of two accesses that nothing orders, which of them comes second
+/// and is the site is up to the schedule: the same two the other way round are the same too.
+bool same_verdict(const Judged& x, const Judged& y);
+
 /// Most events of a run that is judged: what goes on behind them is a finding.
 constexpr uint64_t kMaxFuzzEvents = 20'000'000;
 

@@ -8,6 +8,7 @@
 #include "common/kernel_plan.h"
 #include "fuzz/choices.h"
 #include "fuzz/profile.h"
+#include "fuzz/recorded_loads.h"
 
 namespace moetwin {
 namespace {
@@ -93,9 +94,13 @@ void draw_capacity(Choices& draw, const Profile& profile, Case& c) {
   const uint32_t most = *std::max_element(c.tokens.begin(), c.tokens.end());
   const uint32_t spare = draw.chance(60) ? 0 : draw.between(1, 200);
   c.shape.max_tokens_per_rank = std::max(1u, most + spare);
-  constexpr uint32_t kFar[] = {200'000, 1u << 20};
+  // The last one is the first at which the rows to be combined pass 2^32 bytes.
+  const uint64_t row_bytes = uint64_t{c.shape.topk} * c.shape.hidden * 2;
+  const uint64_t edge = (uint64_t{1} << 32) / row_bytes + 1;
+  const uint32_t far[] = {200'000, kMaxTokensPerRank,
+                          static_cast<uint32_t>(std::min<uint64_t>(edge, kMaxTokensPerRank))};
   if (profile.far_capacity > 0 && c.shape.ranks <= 2 && draw.chance(profile.far_capacity))
-    c.shape.max_tokens_per_rank = draw.pick(kFar);
+    c.shape.max_tokens_per_rank = draw.pick(far);
 }
 
 /// Counts at the edges of the map from lanes to tokens: a warp takes 32 / K tokens at a time.
@@ -290,6 +295,19 @@ void fit_kernel(Choices& draw, Theme theme, Case& c) {
   MOETWIN_CHECK(has_plans(c));
 }
 
+/// Draws that stand behind all others: a sequence that ends before them keeps its case.
+void draw_later_parts(Choices& draw, const Profile& profile, Case& c) {
+  for (LaunchSpec& launch : c.launches) {
+    if (launch.routing.kind == RoutingKind::Explicit || !draw.chance(profile.real_loads)) continue;
+    const auto recorded = recorded_loads();
+    const RecordedLoads& loads = recorded[draw.below(recorded.size())];
+    const auto first = static_cast<uint32_t>(draw.below(loads.of_expert.size()));
+    launch.routing = recorded_routing(loads, first, launch.routing, launch.shape, launch.tokens);
+  }
+  c.routing = c.launches.front().routing;
+  if (draw.chance(profile.wide_tiles) && widen_tiles(c)) MOETWIN_CHECK(has_plans(c));
+}
+
 Case draw_parts(Choices& draw, const Profile& profile) {
   const auto theme = static_cast<Theme>(draw.weighted(profile.themes));
   Case c;
@@ -313,7 +331,10 @@ Case random_case(uint64_t seed, uint64_t index) {
 }
 
 Case draw_case(Choices& draw, const Profile& base) {
-  return draw_parts(draw, draw_profile(draw, base));
+  const Profile profile = draw_profile(draw, base);
+  Case c = draw_parts(draw, profile);
+  draw_later_parts(draw, profile, c);
+  return c;
 }
 
 bool widen_tiles(Case& c) {

@@ -103,8 +103,9 @@ const Plant kPlants[] = {
          drop(Step::Linear1WaitsForRingSlot)),
     pair("F22a", "the wait for a block's rows forgets the lap", kLaps, Class::Race, Step::PullStore,
          Step::LoadATile, change(Kind::Target, Step::LoadAWaitsForRows, -64)),
+    // An expert's last row does not stand for the padding of its block.
     finding("F22b", "the last, partial block never fills", kLaps, Class::Deadlock,
-            Step::LoadAWaitsForRows, change(Kind::Count, Step::PullPublishRow, -1, 149, 149)),
+            Step::LoadAWaitsForRows, change(Kind::AddOne, Step::PullPublishRow)),
     pair("F22c", "a row counts twice, so a block is full too early", kLaps, Class::Race,
          Step::PullStore, Step::LoadATile, change(Kind::Count, Step::PullPublishRow, 1)),
     // The pull waits for Linear1 to have read the ring row's codes, not for its epilogue.

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <optional>
 #include <set>
 
 #include "common/check.h"
 #include "cpu_sim/simulate.h"
+#include "fuzz/differential.h"
 #include "fuzz/mutants.h"
 #include "fuzz/plant_makers.h"
 #include "model/compare.h"
@@ -49,20 +49,11 @@ std::string findings_text(const RunResult& result) {
   return text.empty() ? "no finding" : text;
 }
 
-bool names_step(const std::string& text, Step step) {
-  const std::string name = std::string(" at ") + step_name(step);
-  for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
-    const size_t end = at + name.size();
-    if (end == text.size() || std::isalnum(static_cast<unsigned char>(text[end])) == 0) return true;
-  }
-  return false;
-}
-
 bool is_expected(const Plant& plant, const Finding& f) {
   if (f.kind != plant.expected) return false;
   if (plant.other == Step::None) return f.step == plant.step;
-  return (f.step == plant.step && names_step(f.other, plant.other)) ||
-         (f.step == plant.other && names_step(f.other, plant.step));
+  return (f.step == plant.step && names_step(f.other, step_name(plant.other))) ||
+         (f.step == plant.other && names_step(f.other, step_name(plant.step)));
 }
 
 bool has_expected(const Plant& plant, const RunResult& result) {

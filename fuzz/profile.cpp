@@ -20,6 +20,8 @@ constexpr Profile kRecorded = {
     .edge_tokens = 0,
     .far_capacity = 0,
     .known_seeds = 0,
+    .real_loads = 0,
+    .wide_tiles = 0,
 };
 
 constexpr Profile kSmall = {
@@ -39,6 +41,8 @@ constexpr Profile kSmall = {
     .edge_tokens = 20,
     .far_capacity = 0,
     .known_seeds = 90,
+    .real_loads = 12,
+    .wide_tiles = 50,
 };
 
 constexpr Profile kWide = {
@@ -56,8 +60,10 @@ constexpr Profile kWide = {
     .schedules = {30, 30, 20, 15, 5},
     .seconds = {12, 14, 70, 4},
     .edge_tokens = 20,
-    .far_capacity = 3,
+    .far_capacity = 6,
     .known_seeds = 50,
+    .real_loads = 12,
+    .wide_tiles = 50,
 };
 
 /// Redraws one list of weights; at least one stays above 0.

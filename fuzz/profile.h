@@ -48,6 +48,8 @@ struct Profile {
   uint8_t edge_tokens;   ///< token counts at the edges of a warp's lane map
   uint8_t far_capacity;  ///< a capacity whose regions pass 2^32 bytes
   uint8_t known_seeds;   ///< data of one of eight seeds, whose weights are made once and kept
+  uint8_t real_loads;    ///< a launch's drawn routing gives way to recorded loads of experts
+  uint8_t wide_tiles;    ///< BLOCK_N 256, where every hidden size allows it
 };
 
 /// The generator of recorded digests: its draws may never change.

@@ -1,6 +1,7 @@
 // A smaller case with the same verdict: launches, ranks, experts, tokens, top-k, sizes, stages and
 // blocks go first, then the schedule's choices, then late landings and the rest of the world. Each
-// step keeps the first finding's class and site. What a verdict is, is differential.h's business.
+// step keeps the verdict: the first finding's class and site. What a verdict is, is
+// differential.h's business.
 #pragma once
 
 #include <cstdint>

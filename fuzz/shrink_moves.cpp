@@ -95,17 +95,58 @@ Case with_ranks(const Case& c, const std::vector<uint32_t>& kept) {
   return result;
 }
 
+std::vector<uint32_t> ranks_but(const Case& c, uint32_t out) {
+  std::vector<uint32_t> kept;
+  for (uint32_t rank = 0; rank < c.shape.ranks; ++rank)
+    if (rank != out) kept.push_back(rank);
+  return kept;
+}
+
+/// Rank `out` is gone, its tokens are now those of `into`.
+Case with_tokens_moved(Case c, uint32_t out, uint32_t into) {
+  for (LaunchSpec& launch : c.launches) {
+    const auto append = [&](auto& ranks) {
+      if (!ranks.empty())
+        ranks[into].insert(ranks[into].end(), ranks[out].begin(), ranks[out].end());
+    };
+    append(launch.routing.topk_idx);
+    append(launch.routing.topk_weights);
+    launch.tokens[into] += launch.tokens[out];
+  }
+  for (LaunchSpec& launch : c.launches)
+    launch.shape.max_tokens_per_rank =
+        std::max(launch.shape.max_tokens_per_rank, launch.tokens[into]);
+  return with_ranks(c, ranks_but(c, out));
+}
+
 std::vector<Case> fewer_ranks(const Case& c) {
   std::vector<Case> cases;
   if (c.shape.ranks == 1) return cases;
   for (uint32_t rank = 0; rank < c.shape.ranks; ++rank) cases.push_back(with_ranks(c, {rank}));
-  for (uint32_t out = 0; c.shape.ranks > 2 && out < c.shape.ranks; ++out) {
-    std::vector<uint32_t> kept;
-    for (uint32_t rank = 0; rank < c.shape.ranks; ++rank)
-      if (rank != out) kept.push_back(rank);
-    cases.push_back(with_ranks(c, kept));
-  }
+  for (uint32_t out = 0; c.shape.ranks > 2 && out < c.shape.ranks; ++out)
+    cases.push_back(with_ranks(c, ranks_but(c, out)));
+  for (uint32_t out = 0; out < c.shape.ranks; ++out)
+    cases.push_back(with_tokens_moved(c, out, out == 0 ? 1 : 0));
   return cases;
+}
+
+/// Local expert `out` of every rank is gone, what was routed to it masked.
+Case without_expert(const Case& c, uint32_t out) {
+  Case fewer = c;
+  const uint32_t local = c.shape.num_local_experts();
+  for (LaunchSpec& launch : fewer.launches) {
+    launch.shape.experts = launch.shape.ranks * (local - 1);
+    for (auto& rank : launch.routing.topk_idx)
+      for (auto& token : rank)
+        for (int64_t& id : token) {
+          if (id < 0) continue;
+          const int64_t place = id % local;
+          id = place == out ? kMaskedExpert : id - id / local - (place > out ? 1 : 0);
+        }
+  }
+  if (fewer.kernel.experts_per_wave >= local) fewer.kernel.experts_per_wave = 0;
+  fit_names(fewer);
+  return fewer;
 }
 
 std::vector<Case> fewer_experts(const Case& c) {
@@ -117,6 +158,8 @@ std::vector<Case> fewer_experts(const Case& c) {
     fit_names(fewer);
     cases.push_back(std::move(fewer));
   }
+  for (uint32_t out = c.shape.num_local_experts(); out > 0 && is_explicit(c); --out)
+    if (c.shape.num_local_experts() > 1) cases.push_back(without_expert(c, out - 1));
   return cases;
 }
 
@@ -227,6 +270,7 @@ std::vector<Case> plainer_kernel(const Case& c) {
   for (const uint32_t stages : smaller(c.kernel.stages, 1))
     try_change(cases, c, [&](Case& x) { x.kernel.stages = stages; });
   try_change(cases, c, [](Case& x) { x.kernel.block_m = 64; });
+  try_change(cases, c, [](Case& x) { x.kernel.block_n = kSliceN; });
   try_change(cases, c, [](Case& x) { x.kernel.ring_blocks = 0; });
   if (c.kernel.ring_blocks > 0)
     for (const uint32_t blocks : smaller(c.kernel.ring_blocks, 1))
@@ -303,11 +347,13 @@ std::vector<Case> plainer_world(const Case& c) {
 constexpr ShrinkMove kMoves[] = {fewer_launches,  fewer_ranks,   fewer_experts,    fewer_tokens,
                                  smaller_topk,    smaller_sides, tighter_capacity, plainer_kernel,
                                  plainer_routing, plainer_data};
+constexpr size_t kCountMoves = 5;
 constexpr ShrinkMove kWorldMoves[] = {plainer_world};
 
 }  // namespace
 
 std::span<const ShrinkMove> shrink_moves() { return kMoves; }
+std::span<const ShrinkMove> count_moves() { return std::span(kMoves).first(kCountMoves); }
 std::span<const ShrinkMove> world_moves() { return kWorldMoves; }
 
 Case with_explicit_routing(const Case& c) {

@@ -16,6 +16,8 @@ using ShrinkMove = std::vector<Case> (*)(const Case& c);
 /// In the order in which they are tried: those before the schedule's choices, those after.
 std::span<const ShrinkMove> shrink_moves();
 std::span<const ShrinkMove> world_moves();
+/// Of the former those that take launches, ranks, experts, tokens or slots out.
+std::span<const ShrinkMove> count_moves();
 
 /// The same case with every slot of every launch written out (routing kind explicit), the one form
 /// in which single tokens and slots can be taken out. `c` unchanged where it is so already, or has

@@ -368,8 +368,8 @@ std::unique_ptr<const ExpertDraw> make_expert_draw(const RoutingSpec& spec, cons
     case RoutingKind::RoundRobin:
       return std::make_unique<RoundRobinDraw>(common, spec.offset);
     case RoutingKind::Counts:
-      return std::make_unique<CountsDraw>(
-          common, shape.topk,
+      return make_counts_draw(
+          spec, shape,
           read_expert_counts(spec.path, {spec.model, spec.domain, spec.layer}, shape.experts));
     case RoutingKind::Explicit:
     case RoutingKind::Trace:
@@ -378,6 +378,12 @@ std::unique_ptr<const ExpertDraw> make_expert_draw(const RoutingSpec& spec, cons
   }
   MOETWIN_CHECK(is_drawn(spec.kind));
   return nullptr;
+}
+
+std::unique_ptr<const ExpertDraw> make_counts_draw(const RoutingSpec& spec, const Shape& shape,
+                                                   std::vector<uint64_t> counts) {
+  MOETWIN_CHECK(counts.size() == shape.experts);
+  return std::make_unique<CountsDraw>(Common(spec, shape), shape.topk, std::move(counts));
 }
 
 }  // namespace moetwin

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "common/shape.h"
 #include "model/routing_spec.h"
@@ -32,5 +33,10 @@ bool is_drawn(RoutingKind kind);
 /// The draw of a drawn kind. Kind counts reads spec.path. Throws InputError for a field of `spec`
 /// outside its limits.
 std::unique_ptr<const ExpertDraw> make_expert_draw(const RoutingSpec& spec, const Shape& shape);
+
+/// The draw of kind counts with the counts given, one an expert and not all 0; of `spec` seed and
+/// duplicates are used.
+std::unique_ptr<const ExpertDraw> make_counts_draw(const RoutingSpec& spec, const Shape& shape,
+                                                   std::vector<uint64_t> counts);
 
 }  // namespace moetwin

@@ -67,6 +67,26 @@ TEST_CASE("fuzz: a planted fault is found, shrunk to a readable case and repeate
   CHECK(dir.run(repeat.substr(repeat.find(' ') + 1)).status == 1);
 }
 
+TEST_CASE("shrink: without arithmetic, by the command that a finding's text names") {
+  const ProgramDirectory dir;
+  const Ran found =
+      dir.run("fuzz --plant F33f --no-math --check 1 --cases 60 --seed 1 --out found --json");
+  const std::string file = found.json().at("causes").at(0).at("file").get<std::string>();
+  const std::string text = dir.read(file.substr(0, file.size() - 5) + ".txt");
+  const size_t at = text.find("smaller: moetwin shrink ");
+  REQUIRE(at != std::string::npos);
+  const size_t begin = at + std::string("smaller: moetwin ").size();
+  const std::string command = text.substr(begin, text.find('\n', begin) - begin);
+  CHECK(command.find(" --check --no-math --out ") != std::string::npos);
+  const Ran ran = dir.run(command + " --json");
+  CHECK(ran.status == 0);
+  const std::string repeat = ran.json().at("repeat").get<std::string>();
+  CHECK(repeat.find(" --no-math --check") != std::string::npos);
+  const Ran again = dir.run(repeat.substr(repeat.find(' ') + 1) + " --json");
+  CHECK(again.status == 1);
+  CHECK(again.json().at("findings").at(0).at("class") == ran.json().at("class"));
+}
+
 TEST_CASE("fuzz: a campaign that is killed keeps what it reported and goes on to the same end") {
   const ProgramDirectory dir;
   const std::string options = " --plant F22b --no-math --seed 2 --jobs 1 --relations 0";
@@ -125,6 +145,7 @@ TEST_CASE("fuzz, shrink: bad usage is one line that names the option") {
       {"shrink fine.json", "--out"},
       {"shrink fine.json --out small.json", "CASE"},
       {"shrink fine.json --out small.json --runs 0", "--runs"},
+      {"shrink fine.json --out s.json --left naive --right naive --no-math", "--no-math"},
       {"shrink nowhere.json --out small.json", "nowhere.json"},
   };
   for (const auto& one : cases) {

@@ -82,6 +82,72 @@ TEST_CASE("shrink: a difference of values keeps its stage") {
   CHECK(small.c.shape.experts == 1);
 }
 
+TEST_CASE("shrink: what a case with fewer rows shows only in another order ends with few rows") {
+  // A row counts twice: with one SM and in fifo order the block is full too early only from 33 rows
+  // on.
+  Case c = parse_case(R"({"shape":{"ranks":1,"experts":1,"topk":1,"hidden":128,"intermediate":128,
+      "max_tokens_per_rank":33},"kernel":{"sms_per_rank":1,"stages":1},"plant":"F22c"})",
+                      "");
+  ShrinkOptions options;
+  options.judge.math = false;
+  options.judge.check = true;
+  const Judged before = judge_case(c, options.judge);
+  REQUIRE(before.cause.kind == "race");
+  const ShrinkResult small = shrink_case(c, options);
+  CHECK(small.finished);
+  CHECK(same_verdict(judge_case(small.c, options.judge), before));
+  CHECK(total_tokens(small.c) <= 2);
+  CHECK(small.c.kernel.sms_per_rank <= 2);
+}
+
+TEST_CASE("shrink: an expert between two that matter goes") {
+  // Three blocks of a rank are needed. Of experts 0, 3 and 4 no smaller modulus keeps three.
+  const Case c =
+      parse_case(R"({"shape":{"ranks":1,"experts":5,"topk":3,"hidden":128,"intermediate":128,
+      "max_tokens_per_rank":2},"routing":{"kind":"explicit","topk_idx":[[[-1,3,-1],[0,-1,4]]]},
+      "kernel":{"sms_per_rank":1,"stages":1},"plant":"F42b"})",
+                 "");
+  ShrinkOptions options;
+  options.judge.math = false;
+  options.judge.check = true;
+  const ShrinkResult small = shrink_case(c, options);
+  CHECK(small.cause.kind == "race");
+  CHECK(small.c.shape.experts == 3);
+}
+
+TEST_CASE("shrink: ranks become one where only their tokens matter") {
+  // A ring of one slot needs two blocks to be stuck, and each rank has one token.
+  const Case c = parse_case(R"({"shape":{"ranks":2,"experts":4,"topk":1,"hidden":128,
+      "intermediate":128,"max_tokens_per_rank":1},"routing":{"kind":"explicit",
+      "topk_idx":[[[0]],[[1]]]},"kernel":{"sms_per_rank":1,"ring_blocks":1}})",
+                            "");
+  ShrinkOptions options;
+  options.judge.math = false;
+  options.judge.unsafe_ring = true;
+  const ShrinkResult small = shrink_case(c, options);
+  CHECK(small.cause.kind == "deadlock");
+  CHECK(small.c.shape.ranks == 1);
+  CHECK(small.c.shape.experts == 2);
+  CHECK(total_tokens(small.c) == 2);
+}
+
+TEST_CASE("shrink: of a race the same two accesses are kept, whichever comes second") {
+  const auto judged = [](const char* kind, const char* site, const char* other) {
+    Judged result;
+    result.cause = {kind, site, "dispatch"};
+    result.finding.other = std::string("rank 0 SM 0 load_a 0, which reads them at ") + other;
+    return result;
+  };
+  const Judged race = judged("race", "PullStore", "LoadATile");
+  CHECK(same_verdict(race, judged("race", "PullStore", "LoadATile")));
+  CHECK(same_verdict(race, judged("race", "LoadATile", "PullStore")));
+  CHECK(same_verdict(race, judged("race", "PullStore", "PullStore")));
+  CHECK(!same_verdict(race, judged("proxy", "LoadATile", "PullStore")));
+  CHECK(!same_verdict(race, judged("race", "LoadATile", "PullScales")));
+  CHECK(!same_verdict(race, judged("race", "LoadAScales", "PullStore")));
+  CHECK(!same_verdict(judged("race", "LoadA", "PullStore"), race));
+}
+
 TEST_CASE("shrink: a case without a finding is refused, and runs are counted") {
   ShrinkOptions options;
   CHECK_THROWS_WITH_AS(shrink_case(small_case(), options), doctest::Contains("no finding"),
