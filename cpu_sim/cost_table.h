@@ -9,14 +9,14 @@
 namespace moetwin {
 
 struct CostTable {
-  uint64_t launch = 7000;        ///< from the host's launch until a CTA's first instruction; fitted
-  uint64_t shared_access = 1;    ///< a store that nobody waits for
-  uint64_t global_access = 600;  ///< a dependent load or atomic on the card
-  uint64_t issue = 20;           ///< issuing a copy, arriving at a barrier
-  uint64_t flag_gpu = 840;       ///< from a release on one SM to its acquire on another
-  uint64_t flag_sys = 1370;      ///< the same between two cards
-  uint64_t copy_latency = 700;   ///< a bulk copy on the card
-  uint64_t peer_latency = 1400;  ///< a bulk copy from or to a peer card
+  uint64_t launch = 3000;          ///< from the host's launch until a CTA's first instruction
+  uint64_t shared_access = 1;      ///< a store that nobody waits for
+  uint64_t global_access = 600;    ///< a dependent load or atomic on the card
+  uint64_t issue = 20;             ///< issuing a copy, arriving at a barrier
+  uint64_t flag_gpu = 840;         ///< from a release on one SM to its acquire on another
+  uint64_t flag_sys = 1370;        ///< the same between two cards
+  uint64_t copy_latency = 700;     ///< a bulk copy on the card
+  uint64_t peer_latency = 1400;    ///< a bulk copy from or to a peer card
   uint64_t dram_rate = 3'900'000;  ///< of all SMs together
   uint64_t l2_rate = 7'000'000;    ///< of all SMs together; fitted
   uint64_t link_rate = 371'000;    ///< of a card, from or to all peers

@@ -164,10 +164,6 @@ __device__ __forceinline__ void bulk_wait_written() {
   cuda::ptx::cp_async_bulk_wait_group(cuda::ptx::n32_t<0>{});
 }
 
-__device__ __forceinline__ void prefetch_tensor_map(const void* tensor_map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(tensor_map) : "memory");
-}
-
 // Registers, time, the end.
 
 template <uint32_t kRegisters>

@@ -55,8 +55,8 @@ struct ExploreResult {
   std::vector<ExploredFinding> findings;
 };
 
-/// Explores the case, with what its field "plant" switches on. Results do not depend on `jobs`. Throws InputError for what the kernel
-/// refuses, and for Exhaustive with more than one launch.
+/// Explores the case, with what its field "plant" switches on. Results do not depend on `jobs`.
+/// Throws InputError for what the kernel refuses, and for Exhaustive with more than one launch.
 ExploreResult explore(const Case& c, const ExploreOptions& options);
 
 /// The schedules of the sweep: fifo, then every role of every rank held back.

@@ -153,7 +153,8 @@ TEST_CASE("explore: the exhaustive policy finds a planted missing arrival") {
   CHECK(result.exhausted);
 }
 
-TEST_CASE("explore: a case's planted fault is there under every policy, and a wrong id is refused") {
+TEST_CASE(
+    "explore: a case's planted fault is there under every policy, and a wrong id is refused") {
   Case c = parse_case(kTiny, "");
   ExploreOptions options;
   options.schedules = 2;
