@@ -5,9 +5,9 @@
 #include <unordered_map>
 
 #include "common/check.h"
-#include "cpu_sim/simulate.h"
 #include "cpu_sim/simulation.h"
 #include "fuzz/conflicts.h"
+#include "fuzz/plants.h"
 
 namespace moetwin {
 namespace {
@@ -275,7 +275,7 @@ ExhaustiveResult explore_exhaustively(const Case& c, const ExhaustiveOptions& op
   while (result.schedules + result.redundant < options.schedules) {
     CoverageObserver coverage(planned.plan, c.shape.ranks);
     PathRun path_run(path, fixed, agents, coverage);
-    const RunResult ran = simulate(c, run, options.mutant, {&path_run, &path_run});
+    const RunResult ran = simulate_case(c, run, {&path_run, &path_run}, options.mutant);
     result.choices = std::max<uint64_t>(result.choices, path.size());
     RaceFinder(path, agents, fixed > 0 ? fixed - 1 : 0).mark();
     if (path_run.redundant()) {

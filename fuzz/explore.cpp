@@ -7,8 +7,8 @@
 #include <exception>
 
 #include "common/check.h"
-#include "cpu_sim/simulate.h"
 #include "fuzz/exhaustive.h"
+#include "fuzz/plants.h"
 
 namespace moetwin {
 namespace {
@@ -98,7 +98,7 @@ class Collector {
     run.record = false;
     run.full_k_loop = true;
     CoverageObserver observer(plan_, case_.shape.ranks);
-    const RunResult ran = simulate(case_, run, options_.mutant, {&observer, nullptr});
+    const RunResult ran = simulate_case(case_, run, {&observer, nullptr}, options_.mutant);
     if (options_.progress) options_.progress();
     return {ran.findings, observer.coverage(), observer.behaviour(), ran.counts.events, schedule};
   }

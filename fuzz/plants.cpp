@@ -152,8 +152,9 @@ bool is_plant(const std::string& id) {
                      [&](const GeneratedMutant& m) { return m.id == id; });
 }
 
-RunResult simulate_case(const Case& c, const RunOptions& options, Probes probes) {
-  if (c.plant.empty()) return simulate(c, options, Mutant{}, probes);
+RunResult simulate_case(const Case& c, const RunOptions& options, Probes probes,
+                        const Mutant& mutant) {
+  if (c.plant.empty()) return simulate(c, options, mutant, probes);
   probes.max_events = kMaxPlantEvents;
   if (const Plant* plant = find_plant(c.plant)) {
     probes.alter = plant->alter;

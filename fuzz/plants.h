@@ -66,9 +66,10 @@ struct PlantVerdict {
 PlantVerdict try_plant(const Plant& plant);
 
 /// Runs a case on the simulator, with the plant or generated mutant switched on that its field
-/// "plant" names, if any. Throws InputError for an id that is none. Of `probes` the observers and
-/// the timeline are used.
-RunResult simulate_case(const Case& c, const RunOptions& options, Probes probes = {});
+/// "plant" names, or `mutant` where it names none. Throws InputError for an id that is none. Of
+/// `probes` the observers and the timeline are used.
+RunResult simulate_case(const Case& c, const RunOptions& options, Probes probes = {},
+                        const Mutant& mutant = {});
 /// Whether `id` names a plant or a generated mutant.
 bool is_plant(const std::string& id);
 

@@ -152,6 +152,24 @@ TEST_CASE("explore: the exhaustive policy finds a planted missing arrival") {
   CHECK(result.exhausted);
 }
 
+TEST_CASE("explore: a case's own planted fault is on under every policy") {
+  Case c = parse_case(kTiny, "");
+  c.plant = "F22b";
+  for (const ExplorePolicy policy :
+       {ExplorePolicy::Slow, ExplorePolicy::Random, ExplorePolicy::Exhaustive}) {
+    ExploreOptions options;
+    options.policy = policy;
+    options.schedules = 3;
+    options.run.math = false;
+    const ExploreResult result = explore(c, options);
+    REQUIRE(!result.findings.empty());
+    CHECK(result.findings.front().finding.kind == FindingClass::Deadlock);
+    c.plant.clear();
+    CHECK(explore(c, options).findings.empty());
+    c.plant = "F22b";
+  }
+}
+
 TEST_CASE("explore: a deadlock that fifo and the sweep miss is found by exhausting, and repeats") {
   const Case c = parse_case(kShortRing, "");
   ExploreOptions options;
