@@ -77,8 +77,11 @@ std::string campaign_screen(const CampaignOptions& o, const CampaignState& state
     text += fmt::format("finding    {} ({} cases, first {})\n           {}\n", cause_text(cause),
                         finding.times, finding.index, first);
     if (!o.out.empty())
-      text += "           " + CommandText("shrink").word(case_path(o, finding)).text() +
-              " --out small.json\n";
+      text += fmt::format("           {} --out small.json\n", CommandText("shrink")
+                                                                  .word(case_path(o, finding))
+                                                                  .flag("--check", finding.checked)
+                                                                  .flag("--no-math", !o.math)
+                                                                  .text());
     else
       text += "           repeat: " + repeat_command(o, finding) + "\n";
   }

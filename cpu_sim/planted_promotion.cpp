@@ -62,8 +62,9 @@ void finish_rows_wrongly(TileJob& job, uint32_t first_row, uint32_t rows, LayerF
         if (fault != LayerFault::PromotedOnce) acc = 0;
         acc = multiply_block(job, block, row, column, acc, fault);
         if (fault == LayerFault::PromotedOnce && i + 1 < job.blocks.size()) continue;
-        const bool linear1 = block.steps == kLinear1Steps;
-        const bool unfused = row % 2 == 1 && !linear1 && fault == LayerFault::Linear2Unfused;
+        const bool unfused = block.steps == kLinear1Steps
+                                 ? fault == LayerFault::Linear1Unfused
+                                 : fault == LayerFault::Linear2Unfused && row % 2 == 1;
         final =
             promote_wrongly(final, acc, block.row_scales[row],
                             column / kChunk % 2 == 0 ? block.even_scale : block.odd_scale, unfused);

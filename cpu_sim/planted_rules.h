@@ -29,6 +29,7 @@ enum class LayerFault : uint8_t {
   WeightLeftOut,
   PromotedOnce,     ///< one promotion for all of K, with the last block's scales
   HalfAccumulator,  ///< accumulators in binary16
+  Linear1Unfused,   ///< Linear1 is promoted by a product and a sum
   Linear2Unfused,   ///< every other row of Linear2 is promoted by a product and a sum
 };
 

@@ -1,5 +1,6 @@
-// Vector clocks of the race checker: for each CTA a row of 32-bit epochs, shared between clocks
-// until one of them changes it. What the places of a row mean is race_detector.h's business.
+// Vector clocks of the race checker: for each CTA a row of 32-bit epochs. Rows, and the tables of
+// all of a clock's rows, are shared between clocks until one of them changes them. What the places
+// of a row mean is race_detector.h's business.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +9,21 @@
 #include <utility>
 #include <vector>
 
+#include "cpu_sim/prefetch.h"
+
 namespace moetwin {
 
 /// Storage of the rows of one checker's clocks. All clocks of a space have the same shape; the
 /// space must outlive them.
 class ClockSpace {
  public:
-  struct Row {
+  /// What is shared, in front of its contents: a row's epochs, or a table's rows (null: all zero).
+  struct Shared {
     uint32_t references;
-    Row* next_free;
+    Shared* next_free;
   };
+  using Row = Shared;
+  using Table = Shared;
 
   /// `rows` rows of `places` epochs a clock.
   ClockSpace(uint32_t rows, uint32_t places);
@@ -27,33 +33,52 @@ class ClockSpace {
   uint32_t rows() const { return rows_; }
   uint32_t places() const { return places_; }
   static uint32_t* epochs(Row* row) { return reinterpret_cast<uint32_t*>(row + 1); }
+  static Row** rows_of(Table* table) { return reinterpret_cast<Row**>(table + 1); }
 
   Row* make_zero();
   Row* make_copy(Row* of);
-  void release(Row* row) {
-    if (--row->references == 0) {
-      row->next_free = free_;
-      free_ = row;
-    }
+  /// Its rows are those of `of`; null: none.
+  Table* make_table(Table* of);
+  void release_row(Row* row) {
+    if (row != nullptr && --row->references == 0) store_rows_.give_back(row);
+  }
+  void release_table(Table* table) {
+    if (table != nullptr && --table->references == 0) free_table(table);
   }
 
  private:
-  Row* take();
+  /// Pieces of one size.
+  struct Store {
+    size_t bytes;
+    std::vector<std::unique_ptr<std::byte[]>> slabs = {};
+    Shared* free = nullptr;
+
+    Shared* take();
+    void give_back(Shared* piece) {
+      piece->next_free = free;
+      free = piece;
+    }
+  };
+  void free_table(Table* table);
 
   uint32_t rows_;
   uint32_t places_;
-  size_t row_bytes_;
-  std::vector<std::unique_ptr<std::byte[]>> slabs_;
-  Row* free_ = nullptr;
+  Store store_rows_;
+  Store store_tables_;
 };
 
 /// Epochs known of every CTA; zero where nothing is. Epochs stay below 2^31.
+///
+/// A clock may have a home, the CTA whose row it changes far more often than any other. That row is
+/// kept beside the table, so that clocks of one home go on sharing a table, and joining them is
+/// joining one row.
 class VectorClock {
  public:
-  explicit VectorClock(ClockSpace& space) : space_(&space) {}
-  VectorClock(VectorClock&& other) noexcept
-      : space_(other.space_), rows_(std::move(other.rows_)), forgotten_(other.forgotten_) {
-    other.rows_.clear();
+  static constexpr uint32_t kNoHome = UINT32_MAX;
+
+  explicit VectorClock(ClockSpace& space, uint32_t home = kNoHome) : space_(&space), home_(home) {}
+  VectorClock(VectorClock&& other) noexcept : space_(other.space_), home_(other.home_) {
+    swap(other);
   }
   VectorClock& operator=(VectorClock&& other) noexcept {
     clear();
@@ -63,8 +88,8 @@ class VectorClock {
   ~VectorClock() { clear(); }
 
   uint32_t at(uint32_t row, uint32_t place) const {
-    if (rows_.empty() || forgotten_ || rows_[row] == nullptr) return 0;
-    return ClockSpace::epochs(rows_[row])[place];
+    ClockSpace::Row* const found = row_of(row);
+    return found == nullptr || forgotten_ ? 0 : ClockSpace::epochs(found)[place];
   }
   void raise(uint32_t row, uint32_t place, uint32_t epoch) {
     uint32_t* epochs = writable(row);
@@ -75,20 +100,37 @@ class VectorClock {
   /// Everything `other` knows is known here too.
   void join(const VectorClock& other);
   void swap(VectorClock& other) noexcept {
-    rows_.swap(other.rows_);
+    std::swap(home_, other.home_);
+    std::swap(home_row_, other.home_row_);
+    std::swap(table_, other.table_);
     std::swap(forgotten_, other.forgotten_);
+  }
+  /// Hints that the row of its home will be used soon.
+  void prefetch_home() const {
+    if (home_row_ != nullptr)
+      prefetch_bytes(home_row_, sizeof(ClockSpace::Row) + space_->places() * sizeof(uint32_t));
   }
   /// Knows nothing any more.
   void clear();
   /// The same, for a clock that is about to learn much of what it knew again.
-  void forget() { forgotten_ = !rows_.empty(); }
+  void forget() { forgotten_ = home_row_ != nullptr || table_ != nullptr; }
 
  private:
+  ClockSpace::Row* row_of(uint32_t row) const {
+    if (row == home_) return home_row_;
+    return table_ == nullptr ? nullptr : ClockSpace::rows_of(table_)[row];
+  }
+  void own_row(ClockSpace::Row*& row);
+  ClockSpace::Row*& table_row(uint32_t row);
+  void share(const VectorClock& other);
   void join_row(ClockSpace::Row*& mine, ClockSpace::Row* theirs);
+  void join_table(const VectorClock& other);
 
   ClockSpace* space_;
-  std::vector<ClockSpace::Row*> rows_;  ///< empty: all zero
-  bool forgotten_ = false;              ///< all zero in spite of what the rows say
+  uint32_t home_;
+  bool forgotten_ = false;               ///< all zero in spite of what the rows say
+  ClockSpace::Row* home_row_ = nullptr;  ///< null: all zero
+  ClockSpace::Table* table_ = nullptr;   ///< null: all zero; what it has for home is void
 };
 
 }  // namespace moetwin

@@ -5,20 +5,20 @@
 
 #include "common/check.h"
 #include "cpu_sim/race_explain.h"
-#include "cpu_sim/race_places.h"
 
 namespace moetwin {
 namespace {
 
 constexpr uint32_t kMaxEpoch = 0x7FFFFFFF;  // clocks compare signed
 
-/// Place of an order in an agent's part of a clock's row.
-uint32_t order_place(Who who) { return who.first_warp() ? kOrderWarp : kOrderAgent; }
-
-uint32_t fence_place(Who who, RaceSpace space) {
-  const uint32_t first = kFences + kFencePlaces * static_cast<uint32_t>(space);
-  if (who.first_lane()) return first + kFenceLane;
-  return first + (who.first_warp() ? kFenceWarp : kFenceAgent);
+std::vector<ClockPlace> clock_places(const RaceTopology& topology) {
+  std::vector<ClockPlace> places;
+  for (uint32_t agent = 0; agent < topology.num_agents() + topology.ranks; ++agent) {
+    const uint32_t in_cta = topology.is_host(agent) ? 0 : agent % topology.agents_per_cta();
+    places.push_back({static_cast<uint16_t>(topology.cta_of(agent)),
+                      static_cast<uint16_t>(in_cta * kAgentPlaces)});
+  }
+  return places;
 }
 
 }  // namespace
@@ -33,66 +33,66 @@ RaceDetector::RaceDetector(RaceTopology topology, Sink sink)
     : topology_(std::move(topology)),
       sink_(std::move(sink)),
       space_(topology_.num_ctas() + topology_.ranks,
-             kAgentPlaces * topology_.agents_per_cta() + topology_.mbarriers) {
+             kAgentPlaces * topology_.agents_per_cta() + topology_.mbarriers),
+      sources_(clock_places(topology_)) {
   const uint32_t ctas = topology_.num_ctas();
-  for (uint32_t i = 0; i < topology_.num_agents() + topology_.ranks; ++i) {
-    AgentState& agent = agents_.emplace_back(space_);
-    agent.row = topology_.cta_of(i);
-    agent.place = topology_.is_host(i) ? 0 : i % topology_.agents_per_cta() * kAgentPlaces;
+  for (const ClockPlace& place : clock_places(topology_)) {
+    agents_.emplace_back(space_, place.row);
+    agents_.back().place = place.place;
   }
-  for (uint32_t i = 0; i < ctas * topology_.mbarriers; ++i) barriers_.emplace_back(space_);
-  uses_.resize(size_t{ctas} * topology_.mbarriers * topology_.agents_per_cta() * 2);
+  for (uint32_t i = 0; i < ctas * topology_.mbarriers; ++i)
+    barriers_.emplace_back(space_, i / topology_.mbarriers);
+  uses_.resize(size_t{ctas} * topology_.agents_per_cta() * 2 * topology_.mbarriers);
   used_.resize(ctas);
-  for (uint32_t i = 0; i < ctas * topology_.named_barriers; ++i) named_.emplace_back(space_);
+  for (uint32_t i = 0; i < ctas * topology_.named_barriers; ++i)
+    named_.emplace_back(space_, i / topology_.named_barriers);
   operations_.emplace_back();
-  done_.push_back(0);
-  const auto areas = [](const std::vector<RacePiece>& pieces) {
-    std::vector<ShadowArea> made;
-    for (const RacePiece& piece : pieces) made.emplace_back(piece.bytes, piece.shape);
-    return made;
+  const auto add_areas = [](std::vector<ShadowArea>& areas, const std::vector<RacePiece>& pieces) {
+    for (const RacePiece& piece : pieces) areas.emplace_back(piece.bytes, piece.shape);
   };
-  for (uint32_t cta = 0; cta < ctas; ++cta) shared_.push_back(areas(topology_.shared));
-  for (uint32_t rank = 0; rank < topology_.ranks; ++rank)
-    regions_.push_back(areas(topology_.regions));
+  MOETWIN_CHECK(!topology_.shared.empty() && topology_.shared[0].begin == 0);
+  for (const RacePiece& piece : topology_.shared) piece_begins_.push_back(piece.begin);
+  for (uint32_t cta = 0; cta < ctas; ++cta) add_areas(shared_, topology_.shared);
+  for (uint32_t rank = 0; rank < topology_.ranks; ++rank) add_areas(regions_, topology_.regions);
 }
 
 ShadowArea& RaceDetector::area(const RaceRange& range, uint64_t& offset) {
   offset = range.offset;
-  if (range.space == RaceSpace::Global) return regions_[range.owner][range.region];
-  const auto& pieces = topology_.shared;
-  const auto after =
-      std::upper_bound(pieces.begin(), pieces.end(), range.offset,
-                       [](uint64_t byte, const RacePiece& piece) { return byte < piece.begin; });
-  MOETWIN_CHECK(after != pieces.begin());
-  const auto piece = static_cast<size_t>(after - pieces.begin() - 1);
-  offset -= pieces[piece].begin;
-  return shared_[range.owner][piece];
+  if (range.space == RaceSpace::Global) return region_area(range.owner, range.region);
+  size_t piece = piece_begins_.size() - 1;
+  while (piece_begins_[piece] > offset) --piece;
+  offset -= piece_begins_[piece];
+  return shared_[range.owner * piece_begins_.size() + piece];
 }
 
-uint16_t RaceDetector::clock_place(const RaceSite& site, uint32_t epoch) const {
-  if (is_load(site.kind))
-    return static_cast<uint16_t>(kAgentPlaces * topology_.agents_per_cta() +
-                                 operations_[epoch].barrier % topology_.mbarriers);
-  return static_cast<uint16_t>(agents_[site.agent].place + order_place(site.who));
+uint32_t RaceDetector::source_of(const RaceSite& site, uint32_t epoch) {
+  if (!is_load(site.kind)) {
+    if (last_source_ != 0 && site == last_site_) return last_source_;
+    last_site_ = site;
+    return last_source_ = sources_.number_of(site, order_place(site.who));
+  }
+  const uint32_t barrier = operations_[epoch].barrier % topology_.mbarriers;
+  return sources_.number_of(site, kAgentPlaces * topology_.agents_per_cta() + barrier);
 }
 
 void RaceDetector::touch(const RaceSite& site, uint32_t epoch, const RaceRange& range) {
   if (touches_barriers(range) && !is_atomic(site.kind)) settle_barrier_uses(range.owner);
   uint64_t offset = 0;
   ShadowArea& shadow = area(range, offset);
+  shadow.prefetch(offset);
   const Touch touch{site,
                     range,
                     shadow,
                     range.offset - offset,
-                    Record::source_of(site.kind, site.who, site.scope),
-                    {0, epoch, site.agent, site.kind, site.who, site.scope, site.step,
-                     static_cast<uint16_t>(agents_[site.agent].row), clock_place(site, epoch)},
+                    agents_[site.agent].known,
+                    source_of(site, epoch),
+                    epoch,
                     writes(site.kind),
-                    is_atomic(site.kind)};
-  shadow.for_each(offset, range.row_bytes, range.rows, range.pitch,
-                  [&](Granule& granule, uint64_t mask, uint64_t number) {
-                    touch_granule(touch, granule, mask, number);
-                  });
+                    is_atomic(site.kind),
+                    is_async(site.kind)};
+  shadow.for_each(
+      offset, range.row_bytes, range.rows, range.pitch,
+      [&](const ShadowPlace& place, uint64_t mask) { touch_granule(touch, place, mask); });
 }
 
 /// A read of bytes that its source has read before. No write has come between, or it would have
@@ -101,85 +101,106 @@ void RaceDetector::touch(const RaceSite& site, uint32_t epoch, const RaceRange& 
 bool RaceDetector::read_again(const Touch& touch, Granule& granule, uint64_t mask,
                               bool& known) const {
   for (Record& record : granule) {
-    if (record.agent != touch.record.agent || record.source() != touch.source ||
-        (record.mask & mask) != mask || record.step != touch.record.step)
+    if (!SourceTable::same_agent(record.source, touch.source) || (record.mask & mask) != mask)
       continue;
-    known = true;
-    if (record.place != touch.record.place) continue;
-    if (record.mask != mask && record.epoch != touch.record.epoch) return false;
-    record.epoch = touch.record.epoch;
-    return true;
+    if (record.source == touch.source) {
+      known = true;
+      if (record.mask != mask && record.epoch != touch.epoch) return false;
+      record.epoch = touch.epoch;
+      return true;
+    }
+    // Of loads alone there are sources that differ in their place in the clocks and nothing else.
+    const SourceTable::Place& place = sources_.place_of(record.source);
+    known |= place.load != 0 && place.kind == touch.site.kind && place.step == touch.site.step;
   }
   return false;
 }
 
-void RaceDetector::touch_granule(const Touch& touch, Granule& granule, uint64_t mask,
-                                 uint64_t number) {
-  const Record& mine = touch.record;
+/// Reports the two unless they are ordered. Of `first` the mask has the units in common.
+void RaceDetector::check_order(const Touch& touch, const Record& first, uint64_t granule) {
+  const Relation relation = relation_of(first.epoch, first.source, touch.site, touch.range.space);
+  if (relation == Relation::Ordered) return;
+  RaceRange overlap = touch.range;
+  const auto unit = static_cast<uint32_t>(std::countr_zero(first.mask));
+  overlap.offset = touch.area_begin + touch.shadow.byte_of(granule, unit);
+  found(relation, first, touch.site, overlap);
+}
+
+void RaceDetector::check_unit_writes(const Touch& touch, const ShadowPlace& place, uint64_t mask) {
+  UnitWrite checked;
+  for (uint64_t left = mask; left != 0; left &= left - 1) {
+    const UnitWrite write = place.writes[std::countr_zero(left)];
+    if (write == checked) continue;
+    checked = write;
+    if (write.source != 0 && !plainly_ordered(touch, write.epoch, write.source))
+      check_order(touch, {left & -left, write.epoch, write.source}, place.number);
+  }
+}
+
+void RaceDetector::touch_granule(const Touch& touch, const ShadowPlace& place, uint64_t mask) {
+  Granule& granule = *place.granule;
   bool known = false;
   if (!touch.write && read_again(touch, granule, mask, known)) return;
+  if (place.writes != nullptr && !known) check_unit_writes(touch, place, mask);
   Record* same = nullptr;
   for (Record* record = granule.begin(); record != granule.end();) {
     const uint64_t common = record->mask & mask;
-    const bool from_same = record->agent == mine.agent && record->source() == touch.source;
+    const bool goes_on = record->source == touch.source && record->epoch == touch.epoch;
     if (common == 0) {
-      if (from_same && record->epoch == mine.epoch && record->step == mine.step) same = record;
+      if (goes_on) same = record;
       ++record;
       continue;
     }
-    const bool both_atomic = touch.atomic && is_atomic(record->kind);
-    if (!known && (touch.write || writes(record->kind)) &&
-        (!both_atomic || atomics_conflict(*record, touch.site))) {
-      const Relation relation = relation_of(*record, touch.site, touch.range.space);
-      if (relation != Relation::Ordered) [[unlikely]]
-        found_at(relation, *record, touch, number, common);
-    }
+    const AccessKind kind = sources_.place_of(record->source).kind;
+    const bool both_atomic = touch.atomic && is_atomic(kind);
+    if ((touch.write || writes(kind)) && !known &&
+        (!both_atomic || atomics_conflict(sources_.site_of(record->source), touch.site)) &&
+        !plainly_ordered(touch, record->epoch, record->source))
+      check_order(touch, {common, record->epoch, record->source}, place.number);
     // Whoever is ordered behind the new access is ordered behind what it replaces. Adds stand
     // beside each other; so do loads on different mbarriers.
-    const bool newer = from_same && record->place == mine.place;
-    const bool over = touch.write && !both_atomic;
-    chain_ended_ |= over && record->kind == AccessKind::AtomicAdd;
-    if (newer || over) record->mask &= ~mask;
+    const bool replaced = touch.write && !both_atomic;
+    chain_ended_ |= replaced && kind == AccessKind::AtomicAdd;
+    if (replaced || (SourceTable::same_agent(record->source, touch.source) &&
+                     sources_.alike(record->source, touch.source)))
+      record->mask &= ~mask;
     if (record->mask == 0) {
       granule.remove(record);
       continue;
     }
-    if (from_same && record->epoch == mine.epoch && record->step == mine.step) same = record;
+    if (goes_on) same = record;
     ++record;
   }
-  if (same != nullptr) {
-    same->mask |= mask;
-    return;
+  if (touch.write && place.writes != nullptr) {
+    const UnitWrite last = touch.atomic ? UnitWrite{} : UnitWrite{touch.epoch, touch.source};
+    for (uint64_t left = mask; left != 0; left &= left - 1)
+      place.writes[std::countr_zero(left)] = last;
+    if (!touch.atomic) return;
   }
-  Record& added = granule.add(mine, pool_);
-  added.mask = mask;
+  if (same != nullptr)
+    same->mask |= mask;
+  else
+    granule.add({mask, touch.epoch, touch.source}, pool_);
 }
 
-void RaceDetector::found_at(Relation relation, const Record& first, const Touch& touch,
-                            uint64_t granule, uint64_t units) {
-  RaceRange overlap = touch.range;
-  overlap.offset = touch.area_begin +
-                   touch.shadow.byte_of(granule, static_cast<uint32_t>(std::countr_zero(units)));
-  found(relation, first, touch.site, overlap);
-}
-
-bool RaceDetector::atomics_conflict(const Record& first, const RaceSite& second) const {
-  if (first.row == agents_[second.agent].row) return false;
+bool RaceDetector::atomics_conflict(const RaceSite& first, const RaceSite& second) const {
+  if (agents_[first.agent].row == agents_[second.agent].row) return false;
   return !scope_includes(topology_, first.scope, first.agent, second.agent) ||
          !scope_includes(topology_, second.scope, second.agent, first.agent);
 }
 
-RaceDetector::Relation RaceDetector::relation_of(const Record& first, const RaceSite& second,
-                                                 RaceSpace space) const {
-  uint32_t epoch = first.epoch;
+RaceDetector::Relation RaceDetector::relation_of(uint32_t epoch, uint32_t source,
+                                                 const RaceSite& second, RaceSpace space) const {
+  const RaceSite first = sources_.site_of(source);
   const bool first_async = is_async(first.kind);
   if (first_async) {
-    epoch = done_[first.epoch];
+    epoch = operations_[epoch].done;
     if (epoch == 0) return Relation::Unordered;
   }
   const bool own = first.agent == second.agent && !is_load(first.kind);
+  const ClockPlace clock = sources_.clock_of(source);
   const bool ordered = own ? knows_own(second, first.who, epoch)
-                           : agents_[second.agent].known.at(first.row, first.place) >= epoch;
+                           : agents_[second.agent].known.at(clock.row, clock.place) >= epoch;
   if (!ordered) return Relation::Unordered;
   const bool crosses = is_async(second.kind) && !first_async;
   if (!crosses || knows_fence(second, first.agent, first.who, epoch, space))
@@ -209,39 +230,35 @@ bool RaceDetector::knows_fence(const RaceSite& site, uint32_t agent, Who whose, 
   return epoch <= state.known.at(of.row, of.place + fence_place(whose, space));
 }
 
-void RaceDetector::found(Relation relation, const Record& first, const RaceSite& second,
+void RaceDetector::found(Relation relation, const Record& record, const RaceSite& second,
                          const RaceRange& place) {
+  const RaceSite first = sources_.site_of(record.source);
   const uint64_t key = static_cast<uint64_t>(relation) << 32 |
                        static_cast<uint64_t>(first.kind) << 24 |
                        static_cast<uint64_t>(second.kind) << 16 |
                        static_cast<uint64_t>(first.step) << 8 | static_cast<uint64_t>(second.step);
   if (!found_.insert(key).second) return;
   RaceFinding finding;
-  finding.first = {first.agent, first.kind, first.who, first.step, first.scope};
+  finding.first = first;
   finding.second = second;
   finding.place = place;
-  finding.pending = is_async(first.kind) && done_[first.epoch] == 0;
+  finding.pending = is_async(first.kind) && operations_[record.epoch].done == 0;
   if (topology_.is_host(second.agent)) {
     // Nothing that the host could do would order them: the launch ends when it does.
     finding.leaving = true;
     return sink_(finding);
   }
-  const RaceExplainer explainer(*this, first, second, place.space);
+  const RaceExplainer explainer(*this, finding.first, record.epoch, second, place.space);
   if (relation == Relation::Unfenced)
     finding.kind = FindingClass::Proxy;
-  else if (conflicts_only_by_scope(first, second) || explainer.ordered_by_wider_scopes())
+  else if ((is_atomic(first.kind) && is_atomic(second.kind)) || explainer.ordered_by_wider_scopes())
     finding.kind = FindingClass::Scope;
   finding.remedy = explainer.remedy(relation == Relation::Unfenced);
   sink_(finding);
 }
 
-bool RaceDetector::conflicts_only_by_scope(const Record& first, const RaceSite& second) const {
-  return is_atomic(first.kind) && is_atomic(second.kind);
-}
-
 uint32_t RaceDetector::new_operation(uint32_t agent, uint32_t barrier) {
   operations_.push_back({barrier, agents_[agent].epoch});
-  done_.push_back(0);
   return static_cast<uint32_t>(operations_.size() - 1);
 }
 
@@ -257,10 +274,7 @@ uint32_t RaceDetector::load(uint32_t agent, Step step, const RaceRange* from, co
 
 void RaceDetector::use_barrier(const RaceSite& site, uint32_t number) {
   const uint32_t cta = topology_.cta_of(site.agent);
-  const uint32_t agents = topology_.agents_per_cta();
-  const uint32_t object = cta * topology_.mbarriers + number;
-  BarrierUse& use = uses_[(size_t{object} * agents + site.agent % agents) * 2 +
-                          (site.kind == AccessKind::AtomicRead ? 1 : 0)];
+  BarrierUse& use = barrier_use(site.agent, site.kind == AccessKind::AtomicRead, number);
   if (use.step != site.step || use.who != site.who) {
     access(site, mbarrier_bytes(site.agent, number));
     use.step = site.step;
@@ -273,17 +287,18 @@ void RaceDetector::use_barrier(const RaceSite& site, uint32_t number) {
 void RaceDetector::settle_barrier_uses(uint32_t cta) {
   if (!used_[cta]) return;
   used_[cta] = false;
-  const uint32_t agents = topology_.agents_per_cta();
+  const uint32_t first = cta * topology_.agents_per_cta();
   for (uint32_t number = 0; number < topology_.mbarriers; ++number) {
-    const uint32_t object = cta * topology_.mbarriers + number;
-    barriers_[object].loaders = 0;
-    for (uint32_t i = 0; i < 2 * agents; ++i) {
-      BarrierUse& use = uses_[size_t{object} * agents * 2 + i];
-      if (use.who == Who{}) continue;
-      const uint32_t agent = cta * agents + i / 2;
-      const AccessKind kind = i % 2 == 0 ? AccessKind::AtomicAdd : AccessKind::AtomicRead;
-      touch({agent, kind, use.who, use.step, Scope::Cta}, use.epoch, mbarrier_bytes(agent, number));
-      use = {};
+    barrier(cta, number).loaders = 0;
+    for (uint32_t agent = first; agent < first + topology_.agents_per_cta(); ++agent) {
+      for (const bool waits : {false, true}) {
+        BarrierUse& use = barrier_use(agent, waits, number);
+        if (use.who == Who{}) continue;
+        const AccessKind kind = waits ? AccessKind::AtomicRead : AccessKind::AtomicAdd;
+        touch({agent, kind, use.who, use.step, Scope::Cta}, use.epoch,
+              mbarrier_bytes(agent, number));
+        use = {};
+      }
     }
   }
 }
@@ -298,10 +313,11 @@ void RaceDetector::check_initialised(const RaceSite& site, uint32_t barrier) {
   const RaceRange bytes = mbarrier_bytes(site.agent, barrier);
   uint64_t offset = 0;
   ShadowArea& shadow = area(bytes, offset);
-  shadow.for_each(offset, bytes.row_bytes, 1, 0, [&](Granule& granule, uint64_t mask, uint64_t) {
-    for (const Record& record : granule) {
-      if ((record.mask & mask) == 0 || record.kind != AccessKind::Write) continue;
-      const Relation relation = relation_of(record, site, RaceSpace::Shared);
+  shadow.for_each(offset, bytes.row_bytes, 1, 0, [&](const ShadowPlace& place, uint64_t mask) {
+    for (const Record& record : *place.granule) {
+      if ((record.mask & mask) == 0 || sources_.place_of(record.source).kind != AccessKind::Write)
+        continue;
+      const Relation relation = relation_of(record.epoch, record.source, site, RaceSpace::Shared);
       ordered = ordered && relation == Relation::Ordered;
       if (relation != Relation::Ordered) return found(relation, record, site, bytes);
     }
@@ -310,7 +326,8 @@ void RaceDetector::check_initialised(const RaceSite& site, uint32_t barrier) {
 }
 
 void RaceDetector::landed(uint32_t operation) {
-  done_[operation] = barriers_[operations_[operation].barrier].phases + 1;
+  Operation& load = operations_[operation];
+  load.done = barriers_[load.barrier].phases + 1;
 }
 
 void RaceDetector::store(uint32_t agent, Step step, const RaceRange& from, const RaceRange& to) {
@@ -329,8 +346,8 @@ void RaceDetector::stores_waited(uint32_t agent, BulkDone done) {
   AgentState& state = agents_[agent];
   for (const OpenStore& store : state.stores) {
     if (!store.committed) continue;
-    if (done_[store.operation] == 0) done_[store.operation] = state.epoch;
-    if (done == BulkDone::Written) done_[store.operation + 1] = state.epoch;
+    if (operations_[store.operation].done == 0) operations_[store.operation].done = state.epoch;
+    if (done == BulkDone::Written) operations_[store.operation + 1].done = state.epoch;
   }
   if (done == BulkDone::Written)
     std::erase_if(state.stores, [](const OpenStore& store) { return store.committed; });
@@ -345,7 +362,7 @@ uint32_t RaceDetector::mma(uint32_t agent, Step step, const RaceRange& a, const 
 }
 
 void RaceDetector::retired(uint32_t operation, uint32_t agent) {
-  done_[operation] = agents_[agent].epoch;
+  operations_[operation].done = agents_[agent].epoch;
 }
 
 void RaceDetector::next_epoch(AgentState& state) {

@@ -5,13 +5,16 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <set>
 #include <unordered_map>
 #include <vector>
 
+#include "cpu_sim/race_access.h"
 #include "cpu_sim/race_clocks.h"
 #include "cpu_sim/race_log.h"
+#include "cpu_sim/race_places.h"
 #include "cpu_sim/race_shadow.h"
 #include "model/run.h"
 
@@ -53,8 +56,6 @@ struct RaceTopology {
 /// Whether what an agent does at `scope` is meant for the other one too.
 bool scope_includes(const RaceTopology& topology, Scope scope, uint32_t agent, uint32_t other);
 
-enum class RaceSpace : uint8_t { Shared, Global };
-
 /// Rows of bytes: of a CTA's shared memory, or of a region of a rank.
 struct RaceRange {
   RaceSpace space = RaceSpace::Shared;
@@ -64,15 +65,6 @@ struct RaceRange {
   uint64_t row_bytes = 0;
   uint32_t rows = 1;
   uint64_t pitch = 0;
-};
-
-/// One side of a finding.
-struct RaceSite {
-  uint32_t agent = 0;
-  AccessKind kind = AccessKind::Read;
-  Who who;
-  Step step = Step::None;
-  Scope scope = Scope::Sys;  ///< of an atomic access
 };
 
 /// What, tried on the run's own synchronisation, would have ordered the two accesses.
@@ -166,6 +158,9 @@ class RaceDetector {
   /// ordered before that, because its host may free the memory or use it anew.
   void end_launch(uint32_t rank);
 
+  /// Hints that an agent will be heard of soon.
+  void prefetch(uint32_t agent) const { agents_[agent].known.prefetch_home(); }
+
  private:
   friend class RaceExplainer;
 
@@ -181,10 +176,11 @@ class RaceDetector {
     uint32_t operation;
     bool committed;
   };
+  struct Word;
   struct AgentState {
-    explicit AgentState(ClockSpace& space) : known(space) {}
+    AgentState(ClockSpace& space, uint32_t cta) : known(space, cta), row(cta) {}
     VectorClock known;  ///< of others
-    uint32_t row = 0;   ///< where clocks hold what is known of it
+    uint32_t row;       ///< where clocks hold what is known of it
     uint32_t place = 0;
     uint32_t epoch = 1;
     uint32_t together = 0;  ///< the epoch when its warps last met
@@ -192,10 +188,15 @@ class RaceDetector {
     uint32_t launched = 0;  ///< the epoch when the last one started
     Fences fences[2];       ///< by RaceSpace
     std::vector<OpenStore> stores;
+    // The last word it acquired, which it need not acquire again as it was.
+    const Word* acquired = nullptr;
+    uint32_t acquired_version = 0;
+    Scope acquired_scope = Scope::Cta;
   };
   struct Operation {
     uint32_t barrier = 0;  ///< of all CTAs
     uint32_t issued = 0;   ///< the agent's epoch
+    uint32_t done = 0;     ///< the agent's epoch, or for a load the mbarrier's phases; 0: pending
   };
   /// An access on its way through the granules that it touches.
   struct Touch {
@@ -203,18 +204,20 @@ class RaceDetector {
     const RaceRange& range;
     const ShadowArea& shadow;
     uint64_t area_begin;
+    const VectorClock& known;  ///< of its agent
     uint32_t source;
-    Record record;  ///< what will be remembered of it, but for the mask
+    uint32_t epoch;
     bool write;
     bool atomic;
+    bool async;
   };
   struct Barrier {
-    explicit Barrier(ClockSpace& space) : pending(space), complete(space) {}
+    Barrier(ClockSpace& space, uint32_t cta) : pending(space, cta), complete(space, cta) {}
     VectorClock pending;   ///< what the arrivals of the current phase know
     VectorClock complete;  ///< what those of the last one knew
     uint32_t phases = 0;   ///< since the first launch
-    uint32_t loaders =
-        0;  ///< agents of the CTA whose copies are known to be behind its init, as bits
+    /// Agents of the CTA whose copies are known to be behind its init, as bits.
+    uint32_t loaders = 0;
   };
   /// The last arrival, or wait, of one agent at one mbarrier. The first one is checked against the
   /// barrier's init; later ones are only remembered here, until anything else touches its bytes.
@@ -231,6 +234,7 @@ class RaceDetector {
   };
   struct Word {
     std::vector<Release> releases;
+    uint32_t version = 1;  ///< changes with the releases
   };
   enum class Relation : uint8_t { Ordered, Unfenced, Unordered };
 
@@ -240,10 +244,16 @@ class RaceDetector {
   std::vector<uint32_t> agents_of_rank(uint32_t rank) const;
   uint32_t new_operation(uint32_t agent, uint32_t barrier);
   ShadowArea& area(const RaceRange& range, uint64_t& offset);
+  ShadowArea& region_area(uint32_t rank, uint32_t region) {
+    return regions_[size_t{rank} * topology_.regions.size() + region];
+  }
   void touch(const RaceSite& site, uint32_t epoch, const RaceRange& range);
   RaceRange mbarrier_bytes(uint32_t agent, uint32_t barrier) const {
     return {RaceSpace::Shared, topology_.cta_of(agent), 0,
             topology_.mbarrier_offset + uint64_t{8} * barrier, 8};
+  }
+  BarrierUse& barrier_use(uint32_t agent, bool waits, uint32_t barrier) {
+    return uses_[(size_t{agent} * 2 + (waits ? 1 : 0)) * topology_.mbarriers + barrier];
   }
   void use_barrier(const RaceSite& site, uint32_t barrier);
   /// Remembers all uses of the CTA's mbarriers in the shadow; the next ones are checked again.
@@ -255,18 +265,35 @@ class RaceDetector {
   }
   /// The copy engine will count on a barrier: its init must be known, fence included.
   void check_initialised(const RaceSite& site, uint32_t barrier);
-  /// Where the clocks hold how far an access is known, for its record.
-  uint16_t clock_place(const RaceSite& site, uint32_t epoch) const;
+  /// The number of an access's source; `epoch` as in its record.
+  uint32_t source_of(const RaceSite& site, uint32_t epoch);
   bool read_again(const Touch& touch, Granule& granule, uint64_t mask, bool& known) const;
-  void touch_granule(const Touch& touch, Granule& granule, uint64_t mask, uint64_t number);
-  void found_at(Relation relation, const Record& first, const Touch& touch, uint64_t granule,
-                uint64_t units);
-  bool atomics_conflict(const Record& first, const RaceSite& second) const;
-  bool conflicts_only_by_scope(const Record& first, const RaceSite& second) const;
-  Relation relation_of(const Record& first, const RaceSite& second, RaceSpace space) const;
+  void touch_granule(const Touch& touch, const ShadowPlace& place, uint64_t mask);
+  void check_unit_writes(const Touch& touch, const ShadowPlace& place, uint64_t mask);
+  /// Whether the access is ordered behind an earlier one of another agent, fences included. False
+  /// may also mean that relation_of() has to tell.
+  bool plainly_ordered(const Touch& touch, uint32_t epoch, uint32_t source) const {
+    const SourceTable::Place& place = sources_.place_of(source);
+    if (SourceTable::same_agent(source, touch.source) && place.load == 0) return false;
+    const ClockPlace clock = sources_.clock_of(source);
+    if (is_async(place.kind)) {
+      epoch = operations_[epoch].done;
+      if (epoch == 0) return false;
+    } else if (touch.async) {
+      const uint32_t fence =
+          sources_.agent_clock(source).place + fence_place(place.who, touch.range.space);
+      if (touch.known.at(clock.row, fence) < epoch) return false;
+    }
+    return touch.known.at(clock.row, clock.place) >= epoch;
+  }
+  void check_order(const Touch& touch, const Record& first, uint64_t granule);
+  bool atomics_conflict(const RaceSite& first, const RaceSite& second) const;
+  Relation relation_of(uint32_t epoch, uint32_t source, const RaceSite& second,
+                       RaceSpace space) const;
   bool knows_own(const RaceSite& site, Who whose, uint32_t epoch) const;
   bool knows_fence(const RaceSite& site, uint32_t agent, Who whose, uint32_t epoch,
                    RaceSpace space) const;
+  /// Of the first access the mask is not looked at.
   void found(Relation relation, const Record& first, const RaceSite& second,
              const RaceRange& place);
   /// What the agent's release, or the arrival of each of its warps, makes known.
@@ -284,17 +311,19 @@ class RaceDetector {
   ClockSpace space_;
   std::vector<AgentState> agents_;
   std::vector<Barrier> barriers_;   ///< [cta][mbarrier]
-  std::vector<BarrierUse> uses_;    ///< [cta][mbarrier][agent][arrives, waits]
+  std::vector<BarrierUse> uses_;    ///< [cta][agent][arrives, waits][mbarrier]
   std::vector<bool> used_;          ///< [cta]: some of its uses are remembered
   std::vector<VectorClock> named_;  ///< [cta][named barrier]: what this round's arrivals know
   std::vector<Operation> operations_;
-  std::vector<uint32_t> done_;  ///< by operation: the agent's epoch, or for a load the mbarrier's
-                                ///< phases; 0: pending
   std::unordered_map<uint64_t, uint32_t> word_numbers_;
-  std::vector<Word> words_;
+  std::deque<Word> words_;
+  SourceTable sources_;
+  RaceSite last_site_;        ///< of what is no load, and its number
+  uint32_t last_source_ = 0;  ///< 0: none yet
   RecordPool pool_;
-  std::vector<std::vector<ShadowArea>> shared_;   ///< [cta][piece]
-  std::vector<std::vector<ShadowArea>> regions_;  ///< [rank][region]
+  std::vector<uint64_t> piece_begins_;
+  std::vector<ShadowArea> shared_;   ///< [cta][piece]
+  std::vector<ShadowArea> regions_;  ///< [rank][region]
   SyncLog log_;
   std::set<uint64_t> found_;  ///< kinds and steps of findings, each told once
   bool chain_ended_ = false;  ///< the last plain store hit a word that was added to

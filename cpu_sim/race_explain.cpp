@@ -17,7 +17,7 @@ bool publishes(SyncKind kind) {
 
 }  // namespace
 
-RaceExplainer::RaceExplainer(const RaceDetector& detector, const Record& first,
+RaceExplainer::RaceExplainer(const RaceDetector& detector, const RaceSite& first, uint32_t epoch,
                              const RaceSite& second, RaceSpace space)
     : detector_(detector),
       topology_(detector.topology_),
@@ -27,20 +27,19 @@ RaceExplainer::RaceExplainer(const RaceDetector& detector, const Record& first,
       space_bit_(space == RaceSpace::Shared ? 1 : 2),
       load_(is_load(first.kind)),
       needs_fence_(!is_async(first.kind) && is_async(second.kind)) {
-  const auto own_event_from = [&](uint32_t epoch) {
+  const auto own_event_from = [&](uint32_t from) {
     bool before = !detector_.log_.truncated();
     for (size_t i = 0; i < events_.size(); ++i) {
       if (events_[i].agent != first_.agent || events_[i].kind == SyncKind::PhaseEnd) continue;
-      if (events_[i].epoch >= epoch) return before ? i : kNever;
+      if (events_[i].epoch >= from) return before ? i : kNever;
       before = true;
     }
     return events_.size();
   };
-  uint32_t epoch = first.epoch;
   if (is_async(first.kind)) {
-    const RaceDetector::Operation& operation = detector.operations_[first.epoch];
+    const RaceDetector::Operation& operation = detector.operations_[epoch];
     issued_ = own_event_from(operation.issued);
-    epoch = detector.done_[first.epoch];
+    epoch = operation.done;
     barrier_ = operation.barrier;
     if (load_) {
       phases_ = epoch;

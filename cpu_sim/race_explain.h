@@ -13,9 +13,9 @@ namespace moetwin {
 
 class RaceExplainer {
  public:
-  /// The second access is about to happen; `first` is in the shadow.
-  RaceExplainer(const RaceDetector& detector, const Record& first, const RaceSite& second,
-                RaceSpace space);
+  /// The second access is about to happen; `first` is in the shadow, with `epoch`.
+  RaceExplainer(const RaceDetector& detector, const RaceSite& first, uint32_t epoch,
+                const RaceSite& second, RaceSpace space);
 
   /// Whether they are ordered as things are, fences included where they are needed.
   bool ordered() const;
@@ -85,7 +85,7 @@ class RaceExplainer {
   const RaceDetector& detector_;
   const RaceTopology& topology_;
   const SyncLog& events_;
-  Record first_;
+  RaceSite first_;
   RaceSite second_;
   uint8_t space_bit_;
   bool load_;  ///< the first access ends with an mbarrier's phase

@@ -8,11 +8,14 @@
 namespace moetwin {
 namespace {
 
+/// What math copies to a combine row at a time, whole.
+constexpr uint32_t kStagedRowBytes = kStagingBytes / kMathRows;
+
 /// How a region is remembered.
 ShadowShape region_shape(Region region, const Shape& shape) {
   switch (region) {
     case Region::PoolX:
-      return {kBlockK, 16, shape.hidden};
+      return {kBlockK, 64, shape.hidden, true};
     case Region::Linear1:
     case Region::TapLinear1:
       return {kLinear1ScaleGroup, 64, shape.intermediate};
@@ -20,11 +23,11 @@ ShadowShape region_shape(Region region, const Shape& shape) {
     case Region::Y:
       return {16, 64};
     case Region::CombineRows:
-      return {16, 8};
+      return {kStagedRowBytes, 16, 0, true};
     case Region::Metadata:
-      return {16, 4};
+      return {16, 16, 0, true};
     case Region::PoolXScales:
-      return {4, 8};
+      return {4, 64, 0, true};
     case Region::Linear1Scales:
     case Region::TapLinear1Scales:
       return {4, 64};
@@ -202,7 +205,8 @@ RaceTopology race_topology(const KernelArgs& args, bool math) {
   const auto piece = [&](uint32_t begin, uint32_t end, ShadowShape shape) {
     topology.shared.push_back({begin, end - begin, shape});
   };
-  piece(s.stage_a, s.staging, {kBlockK});
+  piece(s.stage_a, s.stage_b, {kBlockK});
+  piece(s.stage_b, s.staging, {2 * kBlockK});
   // Values are stored one or two at a time, payload tags stand for whole rows of 64 bytes or more.
   piece(s.staging, s.stage_scales, {math ? 2u : 16u});
   piece(s.stage_scales, s.pull_buffer, {4});

@@ -1,6 +1,6 @@
 // Shadow memory of the race checker: for each byte range of interest the last write and the reads
-// since then, as records with a byte mask. It owns how accesses overlap and which records a new
-// access replaces; whether two overlapping accesses are ordered is race_detector.h's business.
+// since then, as records with a byte mask. It owns where they are kept; whether two overlapping
+// accesses are ordered, and which records a new one replaces, is race_detector.h's business.
 #pragma once
 
 #include <algorithm>
@@ -10,66 +10,22 @@
 #include <memory>
 #include <vector>
 
-#include "common/machine.h"
+#include "cpu_sim/prefetch.h"
 
 namespace moetwin {
 
-/// How bytes are touched. The async kinds are the ends of bulk copies and the operand reads of the
-/// tensor core; their epoch is an operation's number, not an agent's.
-enum class AccessKind : uint8_t {
-  Read,
-  Write,
-  AtomicRead,
-  AtomicAdd,
-  LoadRead,    ///< a bulk load reads its source
-  LoadWrite,   ///< a bulk load writes its destination
-  StoreRead,   ///< a bulk store reads its source
-  StoreWrite,  ///< a bulk store writes its destination
-  MmaRead,     ///< the tensor core reads an operand
-};
-constexpr bool writes(AccessKind kind) {
-  return kind == AccessKind::Write || kind == AccessKind::AtomicAdd ||
-         kind == AccessKind::LoadWrite || kind == AccessKind::StoreWrite;
-}
-constexpr bool is_async(AccessKind kind) { return kind >= AccessKind::LoadRead; }
-constexpr bool is_load(AccessKind kind) {
-  return kind == AccessKind::LoadRead || kind == AccessKind::LoadWrite;
-}
-constexpr bool is_atomic(AccessKind kind) {
-  return kind == AccessKind::AtomicRead || kind == AccessKind::AtomicAdd;
-}
-
-/// Which threads of an agent touch: a mask of its warps, and whether it is the first lane alone.
-struct Who {
-  uint8_t bits = 0;
-  constexpr uint32_t warps() const { return bits & 0xFu; }
-  constexpr bool one_warp() const { return (warps() & (warps() - 1)) == 0; }
-  constexpr bool first_warp() const { return warps() == 1; }
-  constexpr bool first_lane() const { return (bits & 0x80u) != 0; }
-  friend constexpr bool operator==(Who, Who) = default;
-};
-constexpr Who kFirstLane{0x81};
-constexpr Who warp_of(uint32_t warp) { return {static_cast<uint8_t>(1u << warp)}; }
-constexpr Who all_warps(uint32_t warps) { return {static_cast<uint8_t>((1u << warps) - 1)}; }
-
 /// One access as the shadow remembers it.
 struct Record {
-  uint64_t mask = 0;   ///< units of the granule
-  uint32_t epoch = 0;  ///< of the agent; async kinds: number of the operation
-  uint32_t agent = 0;
-  AccessKind kind = AccessKind::Read;
-  Who who;
-  Scope scope = Scope::Sys;  ///< of an atomic access
-  Step step = Step::None;
-  uint16_t row = 0;    ///< where the clocks of others hold how far it is known: the row
-  uint16_t place = 0;  ///< and the place in it
+  uint64_t mask = 0;    ///< units of the granule
+  uint32_t epoch = 0;   ///< of the agent; async kinds: number of the operation
+  uint32_t source = 0;  ///< its number in the checker's SourceTable
+};
 
-  /// Kind, threads and scope in one word.
-  uint32_t source() const { return source_of(kind, who, scope); }
-  static uint32_t source_of(AccessKind kind, Who who, Scope scope) {
-    return static_cast<uint32_t>(kind) | uint32_t{who.bits} << 8 |
-           static_cast<uint32_t>(scope) << 16;
-  }
+/// The last write to one unit, where writes are remembered unit by unit.
+struct UnitWrite {
+  uint32_t epoch = 0;
+  uint32_t source = 0;  ///< 0: none
+  friend constexpr bool operator==(UnitWrite, UnitWrite) = default;
 };
 
 /// Storage for the records of granules that have more than fit inside them: arrays of 4, 8, 16, ...
@@ -111,7 +67,7 @@ class RecordPool {
 };
 
 /// Up to 64 units of memory and the records of their accesses, in no order. One cache line, unless
-/// there are more than two.
+/// there are more than three.
 class alignas(64) Granule {
  public:
   Record* begin() { return capacity_ == 0 ? inside_.data() : outside_; }
@@ -135,7 +91,7 @@ class alignas(64) Granule {
   }
 
  private:
-  static constexpr uint32_t kInside = 2;
+  static constexpr uint32_t kInside = 3;
 
   void grow(RecordPool& pool) {
     const uint32_t capacity = capacity_ == 0 ? RecordPool::kSmallest : 2 * capacity_;
@@ -151,34 +107,45 @@ class alignas(64) Granule {
   Record* outside_ = nullptr;
   std::array<Record, kInside> inside_;
 };
-static_assert(sizeof(Record) == 24 && sizeof(Granule) == 64);
+static_assert(sizeof(Record) == 16 && sizeof(Granule) == 64);
 
 /// How a piece of memory is remembered: accesses begin and end on `unit` bytes, a power of two
 /// (others are widened to them). A granule is `units` of them in a row or, where tiles take rows of
 /// `pitch` bytes apart, one unit of `units` rows; about what one access touches, so that a granule
-/// has few records.
+/// has few records. Where many write a few units each of what others read as a whole, the writes
+/// are remembered unit by unit, not as records.
 struct ShadowShape {
   uint32_t unit;
   uint32_t units = 64;  ///< a power of two up to 64
   uint64_t pitch = 0;   ///< 0: no tiles
+  bool unit_writes = false;
 };
 
-class ShadowArea {
+/// A granule on its way past an access. The pointers hold until the area is touched again.
+struct ShadowPlace {
+  Granule* granule;
+  UnitWrite* writes;  ///< of its units, other than atomic adds; null: they are records
+  uint64_t number;
+};
+
+/// The shadow of a piece of memory; one cache line, and its pages.
+class alignas(64) ShadowArea {
  public:
   ShadowArea(uint64_t bytes, ShadowShape shape)
       : bytes_(bytes),
-        unit_shift_(static_cast<uint32_t>(std::countr_zero(shape.unit))),
-        granule_shift_(unit_shift_ + static_cast<uint32_t>(std::countr_zero(shape.units))),
-        pitch_(shape.pitch),
+        unit_shift_(static_cast<uint8_t>(std::countr_zero(shape.unit))),
+        granule_shift_(static_cast<uint8_t>(unit_shift_ + std::countr_zero(shape.units))),
+        unit_writes_(shape.unit_writes),
         rows_(shape.units),
+        pitch_(shape.pitch),
         columns_(shape.pitch >> unit_shift_) {
     const uint64_t granules =
         pitch_ == 0 ? (bytes >> granule_shift_) + 1 : (bytes / pitch_ / rows_ + 1) * columns_;
     pages_.resize(granules / kPage + 1);
   }
 
-  /// Calls f(granule, mask, its number) for the granules of `rows` rows of `row_bytes`, `pitch`
-  /// apart, from `offset` on. Nothing happens outside the area: bounds are the machine's business.
+  /// Calls f(place, mask) for the granules of `rows` rows of `row_bytes`, `pitch` apart, from
+  /// `offset` on. Nothing happens outside the area: bounds are the machine's business.
   template <class F>
   void for_each(uint64_t offset, uint64_t row_bytes, uint32_t rows, uint64_t pitch, F&& f) {
     if (row_bytes == 0 || offset + (rows - 1) * pitch + row_bytes > bytes_) return;
@@ -191,14 +158,18 @@ class ShadowArea {
         for_each_column(offset, row_bytes, 1, f);
     }
   }
-  /// Calls f(granule, its number) for every granule that has been touched.
+  /// Calls f(place) for every granule that may have been touched.
   template <class F>
   void for_each_touched(F&& f) {
-    for (uint64_t page = 0; page < pages_.size(); ++page) {
-      if (pages_[page] == nullptr) continue;
-      for (uint64_t i = 0; i < kPage; ++i) f((*pages_[page])[i], page * kPage + i);
-    }
+    for (uint64_t page = 0; page < pages_.size(); ++page)
+      if (pages_[page].granules != nullptr)
+        for (uint64_t i = 0; i < kPage; ++i) f(place(page * kPage + i));
   }
+  /// Hints that the granule of a byte will be touched soon.
+  void prefetch(uint64_t offset) const {
+    if (pitch_ == 0 && offset < bytes_) prefetch_granule(offset >> granule_shift_, 0);
+  }
+  uint32_t units() const { return rows_; }
   /// The first byte of a granule's unit.
   uint64_t byte_of(uint64_t granule, uint32_t unit) const {
     if (pitch_ == 0) return (granule << granule_shift_) + (uint64_t{unit} << unit_shift_);
@@ -206,19 +177,38 @@ class ShadowArea {
   }
   /// Nothing has been touched.
   void clear(RecordPool& pool) {
-    for (const std::unique_ptr<Page>& page : pages_)
-      if (page != nullptr)
-        for (Granule& granule : *page) granule.clear(pool);
+    for (Page& page : pages_) {
+      if (page.granules == nullptr) continue;
+      for (Granule& granule : *page.granules) granule.clear(pool);
+      if (unit_writes_) std::fill_n(page.writes.get(), kPage * rows_, UnitWrite{});
+    }
   }
 
  private:
   static constexpr uint64_t kPage = 64;
-  using Page = std::array<Granule, kPage>;
+  struct Page {
+    std::unique_ptr<std::array<Granule, kPage>> granules;
+    std::unique_ptr<UnitWrite[]> writes;  ///< [granule][unit]
+  };
 
-  Granule& granule(uint64_t index) {
-    std::unique_ptr<Page>& page = pages_[index / kPage];
-    if (page == nullptr) page = std::make_unique<Page>();
-    return (*page)[index % kPage];
+  ShadowPlace place(uint64_t number) {
+    Page& page = pages_[number / kPage];
+    if (page.granules == nullptr) [[unlikely]]
+      make(page);
+    const uint64_t index = number % kPage;
+    UnitWrite* const writes = page.writes == nullptr ? nullptr : &page.writes[index * rows_];
+    return {&(*page.granules)[index], writes, number};
+  }
+  void prefetch_granule(uint64_t number, uint64_t unit) const {
+    const Page& page = pages_[number / kPage];
+    if (page.granules == nullptr) return;
+    prefetch_bytes(&(*page.granules)[number % kPage], sizeof(Granule));
+    if (page.writes != nullptr)
+      prefetch_bytes(&page.writes[number % kPage * rows_ + unit], sizeof(UnitWrite));
+  }
+  void make(Page& page) const {
+    page.granules = std::make_unique<std::array<Granule, kPage>>();
+    if (unit_writes_) page.writes = std::make_unique<UnitWrite[]>(kPage * rows_);
   }
 
   template <class F>
@@ -230,7 +220,7 @@ class ShadowArea {
       const uint64_t low = (offset - begin) >> unit_shift_;
       const uint64_t high = (stop - 1 - begin) >> unit_shift_;
       const uint64_t index = offset >> granule_shift_;
-      f(granule(index), (~uint64_t{0} << low) & (~uint64_t{0} >> (63 - high)), index);
+      f(place(index), (~uint64_t{0} << low) & (~uint64_t{0} >> (63 - high)));
       offset = stop;
     }
   }
@@ -252,21 +242,22 @@ class ShadowArea {
       const uint64_t stop = std::min(end, (row / rows_ + 1) * rows_);
       const uint64_t mask =
           (~uint64_t{0} << row % rows_) & (~uint64_t{0} >> (63 - (stop - 1) % rows_));
-      for (uint64_t c = first; c <= last; ++c) {
-        const uint64_t index = row / rows_ * columns_ + c;
-        f(granule(index), mask, index);
-      }
+      const uint64_t begin = row / rows_ * columns_;
+      for (uint64_t c = first; c <= last; ++c) prefetch_granule(begin + c, row % rows_);
+      for (uint64_t c = first; c <= last; ++c) f(place(begin + c), mask);
       row = stop;
     }
   }
 
   uint64_t bytes_;
-  uint32_t unit_shift_;
-  uint32_t granule_shift_;
-  uint64_t pitch_;
-  uint64_t rows_;     ///< of a granule
+  uint8_t unit_shift_;
+  uint8_t granule_shift_;
+  bool unit_writes_;
+  uint32_t rows_;     ///< of a granule
+  uint64_t pitch_;    ///< 0: no tiles
   uint64_t columns_;  ///< units of a row
-  std::vector<std::unique_ptr<Page>> pages_;
+  std::vector<Page> pages_;
 };
+static_assert(sizeof(ShadowArea) == 64);
 
 }  // namespace moetwin

@@ -3,7 +3,6 @@
 
 #include "common/check.h"
 #include "cpu_sim/race_detector.h"
-#include "cpu_sim/race_places.h"
 
 namespace moetwin {
 namespace {
@@ -140,6 +139,7 @@ void RaceDetector::atomic_add(uint32_t agent, Who who, Order order, Scope scope,
       static_cast<uint8_t>((releases ? kReleases : 0) | (acquires ? kAcquires : 0)));
   if (acquires) acquire(agent, word, scope);
   if (!releases) return;
+  ++word.version;
   // One clock for each group of releasers that the same acquirers include.
   const auto same_group = [&](const Release& release) {
     if (release.scope != scope) return false;
@@ -156,11 +156,18 @@ void RaceDetector::atomic_add(uint32_t agent, Who who, Order order, Scope scope,
 }
 
 void RaceDetector::acquire(uint32_t agent, const Word& word, Scope scope) {
+  AgentState& state = agents_[agent];
+  if (state.acquired == &word && state.acquired_version == word.version &&
+      state.acquired_scope == scope)
+    return;
+  state.acquired = &word;
+  state.acquired_version = word.version;
+  state.acquired_scope = scope;
   for (const Release& release : word.releases) {
     if (!scope_includes(topology_, release.scope, release.agent, agent)) continue;
     if (!scope_includes(topology_, scope, agent, release.agent)) continue;
     if (scope == Scope::Cta && !release.one_cta) continue;
-    agents_[agent].known.join(release.clock);
+    state.known.join(release.clock);
   }
 }
 
@@ -179,7 +186,9 @@ void RaceDetector::plain_store(const RaceSite& site, const RaceRange& range) {
   touch(site, agents_[site.agent].epoch, range);
   if (!chain_ended_) return;
   uint32_t number = 0;
-  word_of(range, number).releases.clear();
+  Word& word = word_of(range, number);
+  word.releases.clear();
+  ++word.version;
   log(SyncKind::PlainStore, site.agent, number, site.step);
 }
 
@@ -210,7 +219,7 @@ void RaceDetector::start_launch(uint32_t rank) {
     AgentState& state = agents_[agent];
     for (const OpenStore& store : state.stores)
       for (const uint32_t end : {store.operation, store.operation + 1})
-        if (done_[end] == 0) done_[end] = state.epoch;
+        if (operations_[end].done == 0) operations_[end].done = state.epoch;
     state.stores.clear();
     state.together = state.epoch;
     for (Fences& fences : state.fences)
@@ -233,7 +242,8 @@ void RaceDetector::start_launch(uint32_t rank) {
     const size_t uses = size_t{topology_.mbarriers} * topology_.agents_per_cta() * 2;
     std::fill_n(uses_.begin() + static_cast<ptrdiff_t>(cta * uses), uses, BarrierUse{});
     used_[cta] = false;
-    for (ShadowArea& piece : shared_[cta]) piece.clear(pool_);
+    const size_t pieces = topology_.shared.size();
+    for (size_t piece = 0; piece < pieces; ++piece) shared_[cta * pieces + piece].clear(pool_);
   }
   for (const uint32_t agent : members) agents_[agent].known.join(all);
 }
@@ -242,22 +252,29 @@ void RaceDetector::end_launch(uint32_t rank) {
   const uint32_t host = topology_.host_of(rank);
   agents_[host].known.join(knowledge_of_rank(rank));
   const RaceSite site{host, AccessKind::Write, kFirstLane, Step::None};
-  for (uint32_t region = 0; region < regions_[rank].size(); ++region) {
-    ShadowArea& shadow = regions_[rank][region];
-    shadow.for_each_touched([&](Granule& granule, uint64_t number) {
-      for (const Record& record : granule) {
-        if (topology_.rank_of(record.agent) == rank) continue;
-        const AgentState& other = agents_[record.agent];
+  for (uint32_t region = 0; region < topology_.regions.size(); ++region) {
+    ShadowArea& shadow = region_area(rank, region);
+    shadow.for_each_touched([&](const ShadowPlace& place) {
+      const auto leaves = [&](const Record& record) {
+        const uint32_t row = sources_.clock_of(record.source).row;
+        if (row - rank * topology_.sms < topology_.sms || row == agents_[host].row) return;
+        const RaceSite source = sources_.site_of(record.source);
+        const AgentState& other = agents_[source.agent];
         const uint32_t epoch =
-            is_async(record.kind) ? operations_[record.epoch].issued : record.epoch;
+            is_async(source.kind) ? operations_[record.epoch].issued : record.epoch;
         // A peer may be ahead by one launch, whose writes this rank's next launch waits for.
-        if (other.launch > agents_[host].launch && epoch >= other.launched) continue;
-        const Relation relation = relation_of(record, site, RaceSpace::Global);
-        if (relation == Relation::Ordered) continue;
+        if (other.launch > agents_[host].launch && epoch >= other.launched) return;
+        const Relation relation = relation_of(record.epoch, record.source, site, RaceSpace::Global);
+        if (relation == Relation::Ordered) return;
         const auto unit = static_cast<uint32_t>(std::countr_zero(record.mask));
         found(relation, record, site,
-              {RaceSpace::Global, rank, region, shadow.byte_of(number, unit)});
-      }
+              {RaceSpace::Global, rank, region, shadow.byte_of(place.number, unit)});
+      };
+      for (const Record& record : *place.granule) leaves(record);
+      if (place.writes == nullptr) return;
+      for (uint32_t unit = 0; unit < shadow.units(); ++unit)
+        if (const UnitWrite write = place.writes[unit]; write.source != 0)
+          leaves({uint64_t{1} << unit, write.epoch, write.source});
     });
   }
 }

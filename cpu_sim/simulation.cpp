@@ -366,6 +366,7 @@ void Simulation::prefetch_next() {
     a.copies.prefetch();
     prefetch_bytes(&cta(a).mbarriers, sizeof(Cta::mbarriers) / 2);
     if (id < count) pool_->prefetch(id);
+    if (checker_) checker_->prefetch(id_of(a));
   }
   if (const uint32_t id = scheduler_.likely_next(1); id != RunQueue::kNoAgent)
     prefetch_bytes(&agents_[id < count ? id : id - count], sizeof(Agent));

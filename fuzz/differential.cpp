@@ -41,6 +41,10 @@ std::string role_of(const Finding& finding) {
   return finding.role.substr(0, finding.role.find(' '));
 }
 
+Cause cause_of(const Finding& finding) {
+  return {finding_class_name(finding.kind), step_name(finding.step), role_of(finding)};
+}
+
 class Judge {
  public:
   Judge(const Case& c, const JudgeOptions& options)
@@ -114,10 +118,14 @@ class Judge {
   bool complete(const RunResult& result, const std::string& side) {
     for (const Finding& finding : result.findings) {
       if (finding.kind == FindingClass::Slow) continue;
-      judged_.cause = {finding_class_name(finding.kind), step_name(finding.step), role_of(finding)};
-      judged_.finding = finding;
-      return false;
+      if (judged_.cause.none()) {
+        judged_.cause = cause_of(finding);
+        judged_.finding = finding;
+      } else {
+        judged_.later.push_back(finding);
+      }
     }
+    if (!judged_.cause.none()) return false;
     if (result.launches.size() == case_.launches.size() || !options_.math) return true;
     differ("no result", side,
            fmt::format("{} gave {} of {} launches", side, result.launches.size(),
@@ -213,10 +221,20 @@ bool names_step(const std::string& text, const std::string& step) {
   return false;
 }
 
-bool same_verdict(const Judged& x, const Judged& y) {
-  if (x.cause.kind != y.cause.kind) return false;
-  return x.cause.site == y.cause.site ||
-         (names_step(x.finding.other, y.cause.site) && names_step(y.finding.other, x.cause.site));
+bool keep_verdict(const Judged& wanted, Judged& judged) {
+  const auto is_wanted = [&](const Cause& cause, const Finding& finding) {
+    if (cause.kind != wanted.cause.kind) return false;
+    return cause.site == wanted.cause.site || (names_step(wanted.finding.other, cause.site) &&
+                                               names_step(finding.other, wanted.cause.site));
+  };
+  if (is_wanted(judged.cause, judged.finding)) return true;
+  for (const Finding& finding : judged.later) {
+    if (!is_wanted(cause_of(finding), finding)) continue;
+    judged.cause = cause_of(finding);
+    judged.finding = finding;
+    return true;
+  }
+  return false;
 }
 
 Judged judge_case(const Case& c, const JudgeOptions& options) {

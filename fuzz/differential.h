@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "fuzz/relations.h"
 #include "fuzz/signals.h"
@@ -52,6 +53,7 @@ struct JudgeOptions {
 struct Judged {
   Cause cause;                  ///< of the first finding; none where the case is fine
   Finding finding;              ///< the same in words
+  std::vector<Finding> later;   ///< what else that simulated side found
   uint64_t rows = 0;            ///< routed, of all launches
   Signals signals;              ///< of the simulated sides
   std::string schedule_string;  ///< repeats the simulator's run, where `record`
@@ -65,9 +67,10 @@ Judged judge_case(const Case& c, const JudgeOptions& options);
 /// Whether `text`, as of a finding's other access, says that something happens "at STEP".
 bool names_step(const std::string& text, const std::string& step);
 
-/// The same class at the same site. Of two accesses that nothing orders, which of them comes second
-/// and is the site is up to the schedule: the same two the other way round are the same too.
-bool same_verdict(const Judged& x, const Judged& y);
+/// Whether `judged` has a finding of the class and the site of `wanted`, which is then its cause
+/// and finding, the first or not. Of two accesses that nothing orders, which of them comes second
+/// and is the site is up to the schedule: the same two the other way round are the same finding.
+bool keep_verdict(const Judged& wanted, Judged& judged);
 
 /// Most events of a run that is judged: what goes on behind them is a finding.
 constexpr uint64_t kMaxFuzzEvents = 20'000'000;

@@ -29,6 +29,11 @@ constexpr const char* kTinyWeight =
 constexpr const char* kZeroTokens =
     R"({"shape":{"ranks":1,"experts":1,"topk":1,"hidden":128,"intermediate":128,
         "max_tokens_per_rank":256},"data":{"kind":"extreme"},"kernel":{"sms_per_rank":1}})";
+/// A last bit of token 8 decides a code: searched for, among a million elements.
+constexpr const char* kLastBitShows =
+    R"({"shape":{"ranks":1,"experts":1,"topk":1,"hidden":256,"intermediate":128,
+        "max_tokens_per_rank":9},"data":{"kind":"normal","seed":89},
+        "kernel":{"sms_per_rank":1}})";
 /// Rows and columns enough that a sum's last bit shows in some BF16 of Linear2.
 constexpr const char* kManyRows =
     R"({"shape":{"ranks":1,"experts":4,"topk":2,"hidden":1024,"intermediate":512,
@@ -81,6 +86,8 @@ const Plant kPlants[] = {
             wrong(LayerFault::WeightLeftOut)),
     differs("F59", "every other row of Linear2 is promoted by a product and a sum", kManyRows,
             Stage::L2, wrong(LayerFault::Linear2Unfused)),
+    differs("F59a", "Linear1 is promoted by a product and a sum", kLastBitShows, Stage::L1,
+            wrong(LayerFault::Linear1Unfused)),
 };
 
 // What the checks on entry keep out, put behind them.

@@ -84,10 +84,10 @@ class Shrinker {
     if (spent() || c == case_) return false;
     const std::string text = case_to_json(c);
     if (!tried_.insert(text).second || !well_formed(text, c)) return false;
-    const Judged judged = judge(c);
-    if (!same_verdict(judged, verdict_)) return false;
+    Judged judged = judge(c);
+    if (!keep_verdict(verdict_, judged)) return false;
     case_ = c;
-    verdict_ = judged;
+    verdict_ = std::move(judged);
     return true;
   }
 

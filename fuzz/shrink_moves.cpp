@@ -72,10 +72,16 @@ void fit_names(Case& c) {
   follow_first_launch(c);
 }
 
-/// Experts a rank stay, so that fewer ranks mean fewer experts too.
+/// Experts a rank stay, so that fewer ranks mean fewer experts too. Those of a kept rank stay its
+/// own; what was routed to a rank that goes is spread over the others.
 Case with_ranks(const Case& c, const std::vector<uint32_t>& kept) {
   Case result = c;
   const uint32_t local = c.shape.num_local_experts();
+  const auto new_id = [&](int64_t id) {
+    const auto rank = static_cast<uint32_t>(id / local);
+    const auto place = std::find(kept.begin(), kept.end(), rank);
+    return place == kept.end() ? id : (place - kept.begin()) * local + id % local;
+  };
   for (LaunchSpec& launch : result.launches) {
     const std::vector<uint32_t> tokens = launch.tokens;
     const auto idx = launch.routing.topk_idx;
@@ -90,6 +96,10 @@ Case with_ranks(const Case& c, const std::vector<uint32_t>& kept) {
       if (!idx.empty()) launch.routing.topk_idx.push_back(idx[rank]);
       if (!weights.empty()) launch.routing.topk_weights.push_back(weights[rank]);
     }
+    for (auto& rank : launch.routing.topk_idx)
+      for (auto& token : rank)
+        for (int64_t& id : token)
+          if (id >= 0) id = new_id(id);
   }
   fit_names(result);
   return result;

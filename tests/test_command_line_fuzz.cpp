@@ -71,6 +71,9 @@ TEST_CASE("shrink: without arithmetic, by the command that a finding's text name
   const ProgramDirectory dir;
   const Ran found =
       dir.run("fuzz --plant F33f --no-math --check 1 --cases 60 --seed 1 --out found --json");
+  const Ran shown =
+      dir.run("fuzz --plant F33f --no-math --check 1 --cases 60 --seed 1 --out shown");
+  CHECK(shown.out.find(".json --check --no-math --out small.json\n") != std::string::npos);
   const std::string file = found.json().at("causes").at(0).at("file").get<std::string>();
   const std::string text = dir.read(file.substr(0, file.size() - 5) + ".txt");
   const size_t at = text.find("smaller: moetwin shrink ");

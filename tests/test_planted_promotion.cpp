@@ -19,7 +19,7 @@ std::vector<float> tile_values(LayerFault fault, uint32_t steps, int asked) {
     for (size_t i = 0; i < codes.size(); ++i)
       codes[i] = static_cast<uint8_t>(counter_random(7, block, i) & 0xB7);  // finite, below 32
     const uint32_t number = tiles.multiply(*job, codes.data(), codes.data(), kBlockK, steps);
-    for (float& scale : job->blocks[number].row_scales) scale = 0x1.8p-3f;
+    for (float& scale : job->blocks[number].row_scales) scale = 0x1.921fb6p-3f;
     job->blocks[number].even_scale = 0x1.4p-2f;
     job->blocks[number].odd_scale = 0x1.2p-1f;
     tiles.make_ready(*job, number);
@@ -40,6 +40,18 @@ TEST_CASE(
   CHECK(tile_values(LayerFault::None, kLinear1Steps, 2) == right);
   CHECK(tile_values(LayerFault::Linear2Unfused, kLinear1Steps, 1) == right);
   CHECK(tile_values(LayerFault::Linear2Unfused, kLinear1Steps, 2) == right);
+  constexpr uint32_t kLinear2Steps = kLinear1Steps / 2;
+  CHECK(tile_values(LayerFault::Linear1Unfused, kLinear2Steps, 1) ==
+        tile_values(LayerFault::None, kLinear2Steps, 1));
+}
+
+TEST_CASE("planted promotion: a product and a sum differ from one fma in the layer planted alone") {
+  constexpr uint32_t kLinear1Steps = kBlockK / kMmaK;
+  constexpr uint32_t kLinear2Steps = kLinear1Steps / 2;
+  CHECK(tile_values(LayerFault::Linear1Unfused, kLinear1Steps, 1) !=
+        tile_values(LayerFault::None, kLinear1Steps, 1));
+  CHECK(tile_values(LayerFault::Linear2Unfused, kLinear2Steps, 1) !=
+        tile_values(LayerFault::None, kLinear2Steps, 1));
 }
 
 TEST_CASE(

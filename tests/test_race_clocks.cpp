@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kRows = 3;
 constexpr uint32_t kPlaces = 5;
-constexpr uint32_t kClocks = 4;
+constexpr uint32_t kClocks = 6;
 using Plain = std::vector<uint32_t>;
 
 bool equal(const VectorClock& clock, const Plain& plain) {
@@ -50,8 +50,10 @@ TEST_CASE("race_clocks: joins, raises, moves and clears in any order equal plain
   ClockSpace space(kRows, kPlaces);
   std::vector<VectorClock> clocks;
   std::vector<Plain> plain(kClocks, Plain(kRows * kPlaces, 0));
-  for (uint32_t i = 0; i < kClocks; ++i) clocks.emplace_back(space);
-  for (uint64_t i = 0; i < 20000; ++i) {
+  // Two of each home, and two of none.
+  for (const uint32_t home : {0u, 0u, 1u, 1u, VectorClock::kNoHome, VectorClock::kNoHome})
+    clocks.emplace_back(space, home);
+  for (uint64_t i = 0; i < 40000; ++i) {
     const uint64_t random = detail::mix64(i);
     const auto a = static_cast<uint32_t>(random % kClocks);
     const auto b = static_cast<uint32_t>(random >> 8) % kClocks;

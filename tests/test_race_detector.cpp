@@ -1,10 +1,13 @@
 // The race checker by itself, where the role programs seldom lead: bytes of mbarriers that are
-// overwritten, reads told again, granules with many records.
+// overwritten, reads told again, granules with many records, writes remembered unit by unit.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
 #include <vector>
 
 #include "cpu_sim/race_detector.h"
+#include "model/counter_random.h"
 
 using namespace moetwin;
 
@@ -13,16 +16,21 @@ namespace {
 constexpr uint32_t kOne = 0;
 constexpr uint32_t kOther = 1;
 constexpr uint64_t kBarriers = 1024;
+constexpr uint64_t kRegionBytes = 1024;
 
 /// One rank of one CTA with two warps and two mbarriers.
 class Detector {
  public:
-  Detector() : detector(topology(), [this](const RaceFinding& f) { findings.push_back(f); }) {
+  explicit Detector(ShadowShape region = {4, 1})
+      : detector(topology(region), [this](const RaceFinding& f) { findings.push_back(f); }) {
     detector.start_launch(0);
   }
 
   static RaceRange bytes(uint64_t offset, uint64_t count) {
     return {RaceSpace::Shared, 0, 0, offset, count};
+  }
+  static RaceRange in_region(uint64_t offset, uint64_t count) {
+    return {RaceSpace::Global, 0, 0, offset, count};
   }
   static RaceSite site(uint32_t agent, AccessKind kind, Step step) {
     return {agent, kind, kFirstLane, step};
@@ -38,14 +46,14 @@ class Detector {
   RaceDetector detector;
 
  private:
-  static RaceTopology topology() {
+  static RaceTopology topology(ShadowShape region) {
     RaceTopology t;
     t.warps = {1, 1};
     t.mbarriers = 2;
     t.mbarrier_offset = kBarriers;
     t.named_barriers = 1;
     t.shared = {{0, kBarriers, {4}}, {kBarriers, 16, {8, 1}}};
-    t.regions = {{0, 64, {4, 1}}};
+    t.regions = {{0, kRegionBytes, region}};
     return t;
   }
 };
@@ -122,4 +130,47 @@ TEST_CASE("race_detector: of many records in one granule each is found") {
                       Detector::bytes(4 * i, 4));
   REQUIRE(d.findings.size() == 40);
   for (uint32_t i = 0; i < 40; ++i) CHECK(d.findings[i].first.step == static_cast<Step>(1 + i));
+}
+
+TEST_CASE("race_detector: writes remembered unit by unit are found as records would be") {
+  constexpr uint32_t kAccesses = 20000;
+  Detector records({4, 16});
+  Detector units({4, 16, 0, true});
+  for (Detector* d : {&records, &units}) d->detector.mbarrier_init(kOne, 1, Step::InitBarriers);
+  const auto pairs = [](std::vector<RaceFinding>& findings) {
+    std::vector<std::array<uint64_t, 5>> pairs;
+    for (const RaceFinding& f : findings)
+      pairs.push_back({static_cast<uint64_t>(f.kind), static_cast<uint64_t>(f.first.kind),
+                       static_cast<uint64_t>(f.first.step), static_cast<uint64_t>(f.second.kind),
+                       static_cast<uint64_t>(f.second.step)});
+    findings.clear();
+    std::sort(pairs.begin(), pairs.end());
+    return pairs;
+  };
+  size_t found = 0;
+  for (uint64_t i = 0; i < kAccesses; ++i) {
+    const uint64_t random = detail::mix64(i);
+    const auto agent = static_cast<uint32_t>(random & 1);
+    const auto step = static_cast<Step>(1 + (random >> 8) % (kNumSteps - 1));
+    const uint64_t offset = (random >> 16) % (kRegionBytes / 4) * 4;
+    const uint64_t bytes = std::min(kRegionBytes - offset, 4 + (random >> 32) % 24 * 4);
+    const uint64_t what = random >> 48 & 15;
+    for (Detector* d : {&records, &units}) {
+      if (what < 6)
+        d->detector.access(Detector::site(agent, AccessKind::Read, step),
+                           Detector::in_region(offset, bytes));
+      else if (what < 12)
+        d->detector.plain_store(Detector::site(agent, AccessKind::Write, step),
+                                Detector::in_region(offset, bytes));
+      else if (what == 12)
+        d->detector.atomic_add(agent, kFirstLane, Order::Relaxed, Scope::Gpu, step,
+                               Detector::in_region(offset, 4));
+      else
+        d->hand_over(agent, 1 - agent);
+    }
+    const auto of_records = pairs(records.findings);
+    REQUIRE(of_records == pairs(units.findings));
+    found += of_records.size();
+  }
+  CHECK(found > 1000);
 }
