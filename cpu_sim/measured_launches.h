@@ -1,6 +1,6 @@
 // Launches of the kernel that were timed on a card, against which the timed schedule's cost table
 // is held: one rank, 32 experts, uniform routing, 132 SMs, the kernel that choose_kernel() takes,
-// cold L2, median. Kernel and card are those of docs/measurements.md, 2026-11-29.
+// cold L2, median. Kernel and card are those of docs/measurements.md, 2026-11-30.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ struct MeasuredLaunch {
   double microseconds;
 };
 constexpr MeasuredLaunch kMeasuredLaunches[] = {
-    {0, 1, 66.2},     {0, 8, 169.4},   {0, 32, 219.0},  {0, 128, 228.8}, {0, 512, 269.0},
-    {0, 2048, 753.5}, {0, 8192, 2720}, {1, 1, 116.8},   {1, 8, 319.9},   {1, 32, 365.3},
-    {1, 128, 377.4},  {1, 512, 580.0}, {1, 2048, 1714}, {1, 8192, 7300}};
+    {0, 1, 65.6},     {0, 8, 168.4},   {0, 32, 217.8},  {0, 128, 227.0}, {0, 512, 269.9},
+    {0, 2048, 757.0}, {0, 8192, 2839}, {1, 1, 116.7},   {1, 8, 317.2},   {1, 32, 362.0},
+    {1, 128, 374.2},  {1, 512, 583.8}, {1, 2048, 1773}, {1, 8192, 7490}};
 
 /// From this many tokens on the cost table claims to be right; below, fixed costs decide.
 constexpr uint32_t kFewestPredictedTokens = 32;
