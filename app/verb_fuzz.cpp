@@ -32,7 +32,8 @@ constexpr uint64_t kMaxSeconds = 10'000'000;
 constexpr const char* kExamples =
     "A finding is a case file in DIR/findings with a text beside it; docs/fuzzing.md says how to "
     "go\n"
-    "on from there. The same seed gives the same findings whatever --jobs and mpirun -n are.\n\n"
+    "on from there. The same seed gives the same findings whatever --jobs and mpirun -n are.\n"
+    "Recorded expert loads derive from allenai/OLMoE (Apache-2.0), N. Muennighoff et al., 2024.\n\n"
     "Examples:\n"
     "  moetwin fuzz --seconds 60 --seed 1 --out found\n"
     "  moetwin fuzz --resume found --seconds 600\n"
