@@ -51,19 +51,7 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
   };
 
   template <class T>
-  struct RowValues {
-    T value[kRowsPerThread];
-    /// Places may be run-time numbers: registers cannot be indexed.
-    __device__ __forceinline__ T operator[](uint32_t place) const {
-      return place == 0 ? value[0] : value[1];
-    }
-    __device__ __forceinline__ void set(uint32_t place, const T& v) {
-      if (place == 0)
-        value[0] = v;
-      else
-        value[1] = v;
-    }
-  };
+  using RowValues = OwnedRowValues<T>;
 
   static constexpr bool math() { return true; }
   static __device__ __forceinline__ constexpr uint32_t stepped_k_blocks(uint32_t k_blocks) {

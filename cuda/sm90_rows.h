@@ -18,6 +18,22 @@ constexpr uint32_t kVectorBytes = 16;  ///< most bytes a thread moves at once
 /// Parts of rows of 128 bytes that a thread of a warpgroup copies of 64.
 constexpr uint32_t kRowCopies = kStagingBytes / kVectorBytes / kWarpgroupThreads;
 
+/// A value for each of a thread's rows.
+template <class T>
+struct OwnedRowValues {
+  T value[kRowsPerThread];
+  /// Places may be run-time numbers: registers cannot be indexed.
+  __device__ __forceinline__ T operator[](uint32_t place) const {
+    return place == 0 ? value[0] : value[1];
+  }
+  __device__ __forceinline__ void set(uint32_t place, const T& v) {
+    if (place == 0)
+      value[0] = v;
+    else
+      value[1] = v;
+  }
+};
+
 /// A pair of neighbouring columns of one row.
 struct ColumnPair {
   float low;
