@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/roles/math_rows.h"
+#include "common/roles/math_part.h"
 #include "common/slot_table.h"
 #include "cpu_sim/simulation.h"
 

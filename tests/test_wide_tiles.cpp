@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/kernel_plan.h"
-#include "common/roles/math_rows.h"
+#include "common/roles/math_part.h"
 #include "cpu_sim/simulate.h"
 #include "fuzz/generator.h"
 #include "model/compare.h"

@@ -11,7 +11,7 @@
 
 #include "common/bits.h"
 #include "common/layer_rules.h"
-#include "common/roles/math_rows.h"
+#include "common/roles/math_part.h"
 
 namespace moetwin {
 

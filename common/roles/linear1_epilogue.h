@@ -9,7 +9,7 @@
 #pragma once
 
 #include "common/layer_rules.h"
-#include "common/roles/math_rows.h"
+#include "common/roles/math_part.h"
 
 namespace moetwin {
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "common/epilogue_math.h"
-#include "common/roles/math_rows.h"
+#include "common/roles/math_part.h"
 
 namespace moetwin {
 

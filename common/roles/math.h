@@ -42,10 +42,10 @@ struct Totals {
   typename M::Accumulator slice[kSlices];
 };
 
-/// Runs the k loop of a tile into `total`. A block of K is promoted in `kParts`
-/// pieces, because each has a scale factor of its own: Linear1 1 of 4 tensor-core steps, Linear2 2
-/// of 2. What the next block needs is waited for while the tensor core works on the last product of
-/// this one; with a single stage that would wait for itself.
+/// Runs the k loop of a tile into `total`. A block of K is promoted in `kParts` pieces, because
+/// each has a scale factor of its own: Linear1 1 of 4 tensor-core steps, Linear2 2 of 2. What the
+/// next block needs is waited for while the tensor core works on the last product of this one; with
+/// a single stage that would wait for itself.
 template <uint32_t kParts, uint32_t kSlices, Machine M>
 MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& task, MathPart mine,
                                 PipelineState& stage, Totals<kSlices, M>& total) {
