@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <map>
-#include <regex>
 #include <string>
 
 #include "tests/command_line_program.h"
@@ -34,10 +33,17 @@ std::string opened(const ProgramDirectory& directory, const std::string& page) {
 
 /// Text of each element that has an id and no child.
 std::map<std::string, std::string> texts_of(const std::string& html) {
+  // By hand: std::regex needs stack for every character of a match, and the page's data are one.
   std::map<std::string, std::string> texts;
-  const std::regex element(R"re( id="([\w-]+)"[^>]*>([^<]*)<)re");
-  for (std::sregex_iterator it(html.begin(), html.end(), element), end; it != end; ++it)
-    texts[(*it)[1]] = (*it)[2];
+  const std::string opening = " id=\"";
+  for (size_t at = html.find(opening); at != std::string::npos; at = html.find(opening, at)) {
+    at += opening.size();
+    const size_t quote = html.find('"', at);
+    const size_t begin = html.find('>', quote) + 1;
+    const size_t end = html.find('<', begin);
+    if (quote == std::string::npos || begin == 0 || end == std::string::npos) break;
+    texts[html.substr(at, quote - at)] = html.substr(begin, end - begin);
+  }
   return texts;
 }
 
