@@ -5,7 +5,7 @@
 
 namespace moetwin {
 
-void SourceTable::add_place(const RaceSite& site, uint32_t clock) {
+uint32_t SourceTable::add_place(const RaceSite& site, uint64_t key, uint32_t clock) {
   MOETWIN_CHECK(clock <= UINT16_MAX && places_.size() < kPlaces);
   MOETWIN_CHECK(agents_.size() <= UINT32_MAX / kPlaces);
   const auto put = [this](const Slot& slot) {
@@ -19,9 +19,10 @@ void SourceTable::add_place(const RaceSite& site, uint32_t clock) {
     for (const Slot& slot : old)
       if (slot.place != 0) put(slot);
   }
-  put({key_of(site, clock), static_cast<uint32_t>(places_.size())});
+  put({key, static_cast<uint32_t>(places_.size())});
   places_.push_back({site.kind, site.who, site.step, site.scope, static_cast<uint16_t>(clock),
                      static_cast<uint16_t>(is_load(site.kind) ? 1 : 0)});
+  return static_cast<uint32_t>(places_.size() - 1);
 }
 
 }  // namespace moetwin

@@ -74,6 +74,12 @@ struct ClockPlace {
   uint16_t place = 0;
 };
 
+/// Where an agent's part of a clock begins, and the agent's rank.
+struct SourceAgent {
+  ClockPlace clock;
+  uint32_t rank = 0;
+};
+
 /// Numbers for the sources of accesses: who made one, where in the programs, and on which mbarrier
 /// if it is a bulk load. A number is the agent's and behind it that of the place in the programs,
 /// of which there are a few hundred for all agents together. 0 is none.
@@ -89,8 +95,7 @@ class SourceTable {
   };
   static_assert(sizeof(Place) == 8);
 
-  /// `agents`: for each where its part of a clock begins.
-  explicit SourceTable(std::vector<ClockPlace> agents)
+  explicit SourceTable(std::vector<SourceAgent> agents)
       : agents_(std::move(agents)), places_(1), slots_(kFirstSlots) {}
 
   static uint32_t agent_of(uint32_t source) { return source / kPlaces; }
@@ -101,33 +106,28 @@ class SourceTable {
     return {agent_of(source), place.kind, place.who, place.step, place.scope};
   }
   /// Where the clocks hold what is known of the source's agent, and of the source.
-  ClockPlace agent_clock(uint32_t source) const { return agents_[agent_of(source)]; }
+  const SourceAgent& source_agent(uint32_t source) const { return agents_[agent_of(source)]; }
   ClockPlace clock_of(uint32_t source) const {
     const Place& place = place_of(source);
-    const ClockPlace& agent = agents_[agent_of(source)];
+    const ClockPlace& agent = source_agent(source).clock;
     const auto begin = place.load != 0 ? 0u : agent.place;
     return {agent.row, static_cast<uint16_t>(begin + place.clock)};
   }
   /// The number of `site`. `clock`: its place in its agent's part of a clock, or of a load in the
-  /// row.
-  uint32_t number_of(const RaceSite& site, uint32_t clock) {
-    const uint64_t key = key_of(site, clock);
-    size_t i = first_slot(key);
-    while (slots_[i].key != key) {
-      if (slots_[i].place == 0) [[unlikely]] {
-        add_place(site, clock);
-        i = first_slot(key);
-        continue;
-      }
-      i = next_slot(i);
+  /// row, which is told by the site and the load's mbarrier.
+  uint32_t number_of(const RaceSite& site, uint32_t barrier, uint32_t clock) {
+    const uint64_t key = key_of(site, barrier);
+    for (size_t i = first_slot(key);; i = next_slot(i)) {
+      if (slots_[i].key == key) return site.agent * kPlaces + slots_[i].place;
+      if (slots_[i].place == 0) break;
     }
-    return site.agent * kPlaces + slots_[i].place;
+    return site.agent * kPlaces + add_place(site, key, clock);
   }
   /// Whether two sources of one agent differ in their step at most.
   bool alike(uint32_t first, uint32_t second) const {
-    const Place& a = place_of(first);
-    const Place& b = place_of(second);
-    return a.kind == b.kind && a.who == b.who && a.scope == b.scope && a.clock == b.clock;
+    Place as_second = place_of(first);
+    as_second.step = place_of(second).step;
+    return std::bit_cast<uint64_t>(as_second) == std::bit_cast<uint64_t>(place_of(second));
   }
 
  private:
@@ -139,19 +139,19 @@ class SourceTable {
   static constexpr uint32_t kPlaces = 1u << 12;
   static constexpr size_t kFirstSlots = 512;
 
-  /// Not 0: who is somebody.
-  static uint64_t key_of(const RaceSite& site, uint32_t clock) {
-    return uint64_t{static_cast<uint8_t>(site.kind)} | uint64_t{site.who.bits} << 8 |
-           uint64_t{static_cast<uint8_t>(site.step)} << 16 |
-           uint64_t{static_cast<uint8_t>(site.scope)} << 24 | uint64_t{clock} << 32;
+  /// Not 0: who is somebody. `barrier` tells loads apart.
+  static uint64_t key_of(const RaceSite& site, uint32_t barrier) {
+    const uint64_t bits = std::bit_cast<uint64_t>(site);
+    static_assert(offsetof(RaceSite, agent) == 0 && std::endian::native == std::endian::little);
+    return bits >> 32 | uint64_t{barrier} << 32;
   }
   size_t first_slot(uint64_t key) const {
     return (key * 0x9E3779B97F4A7C15u >> 40) & (slots_.size() - 1);
   }
   size_t next_slot(size_t i) const { return (i + 1) & (slots_.size() - 1); }
-  void add_place(const RaceSite& site, uint32_t clock);
+  uint32_t add_place(const RaceSite& site, uint64_t key, uint32_t clock);
 
-  std::vector<ClockPlace> agents_;
+  std::vector<SourceAgent> agents_;
   std::vector<Place> places_;
   std::vector<Slot> slots_;  ///< a power of two of them
 };

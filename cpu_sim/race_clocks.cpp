@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <new>
 
+#include "cpu_sim/race_clock_rows.h"
+
 namespace moetwin {
 namespace {
 
@@ -14,32 +16,15 @@ size_t piece_bytes(size_t contents) {
   return (sizeof(ClockSpace::Shared) + contents + 15) / 16 * 16;
 }
 
-/// How two rows of epochs compare.
-struct RowOrder {
-  bool behind;  ///< the first has an epoch below the second's
-  bool ahead;
-};
-
-RowOrder compare(ClockSpace::Row* first, ClockSpace::Row* second, uint32_t places) {
-  // Signed, because the plainest x86-64 compares 32 bits only so; epochs stay below 2^31.
-  const auto* const a = reinterpret_cast<const int32_t*>(ClockSpace::epochs(first));
-  const auto* const b = reinterpret_cast<const int32_t*>(ClockSpace::epochs(second));
-  int32_t behind = 0;
-  int32_t ahead = 0;
-  for (uint32_t i = 0; i < places; ++i) {
-    behind |= -(a[i] < b[i]);
-    ahead |= -(b[i] < a[i]);
-  }
-  return {behind != 0, ahead != 0};
-}
-
 }  // namespace
 
 ClockSpace::ClockSpace(uint32_t rows, uint32_t places)
     : rows_(rows),
-      places_(places),
-      store_rows_{piece_bytes(size_t{places} * sizeof(uint32_t))},
-      store_tables_{piece_bytes(size_t{rows} * sizeof(Row*))} {}
+      places_((places + kEpochLanes - 1) / kEpochLanes * kEpochLanes),
+      store_rows_{piece_bytes(size_t{places_} * sizeof(uint32_t))},
+      store_tables_{piece_bytes(size_t{rows} * sizeof(Row*))},
+      zero_row_(make_zero()),
+      zero_table_(make_table(nullptr)) {}
 
 ClockSpace::Shared* ClockSpace::Store::take() {
   if (free == nullptr) {
@@ -148,9 +133,11 @@ void VectorClock::join_table(const VectorClock& other) {
   for (uint32_t row = 0; row < space_->rows(); ++row) {
     ClockSpace::Row* const mine = table_ == nullptr ? nullptr : ClockSpace::rows_of(table_)[row];
     if (mine == theirs[row] || !joined(row)) continue;
-    const RowOrder order = mine == nullptr          ? RowOrder{true, false}
-                           : theirs[row] == nullptr ? RowOrder{false, true}
-                                                    : compare(mine, theirs[row], space_->places());
+    const RowOrder order = mine == nullptr ? RowOrder{true, false}
+                           : theirs[row] == nullptr
+                               ? RowOrder{false, true}
+                               : compare_rows(ClockSpace::epochs(mine),
+                                              ClockSpace::epochs(theirs[row]), space_->places());
     behind |= order.behind;
     ahead |= order.ahead;
   }
@@ -169,14 +156,14 @@ void VectorClock::join_table(const VectorClock& other) {
 void VectorClock::join_row(ClockSpace::Row*& mine, ClockSpace::Row* theirs) {
   if (theirs == nullptr || mine == theirs) return;
   if (mine != nullptr) {
-    const uint32_t places = space_->places();
-    const RowOrder order = compare(mine, theirs, places);
-    if (!order.behind) return;
+    const uint32_t* const from = ClockSpace::epochs(theirs);
+    const bool own = mine->references == 1;
+    const RowOrder order = own ? raise_row(ClockSpace::epochs(mine), from, space_->places())
+                               : compare_rows(ClockSpace::epochs(mine), from, space_->places());
+    if (!order.behind || (own && order.ahead)) return;
     if (order.ahead) {
       own_row(mine);
-      auto* const to = reinterpret_cast<int32_t*>(ClockSpace::epochs(mine));
-      const auto* const from = reinterpret_cast<const int32_t*>(ClockSpace::epochs(theirs));
-      for (uint32_t i = 0; i < places; ++i) to[i] = std::max(to[i], from[i]);
+      raise_row(ClockSpace::epochs(mine), from, space_->places());
       return;
     }
     space_->release_row(mine);

@@ -25,7 +25,7 @@ class ClockSpace {
   using Row = Shared;
   using Table = Shared;
 
-  /// `rows` rows of `places` epochs a clock.
+  /// `rows` rows of at least `places` epochs a clock.
   ClockSpace(uint32_t rows, uint32_t places);
   ClockSpace(const ClockSpace&) = delete;
   ClockSpace& operator=(const ClockSpace&) = delete;
@@ -35,6 +35,9 @@ class ClockSpace {
   static uint32_t* epochs(Row* row) { return reinterpret_cast<uint32_t*>(row + 1); }
   static Row** rows_of(Table* table) { return reinterpret_cast<Row**>(table + 1); }
 
+  /// A row and a table in which everything is zero.
+  Row* zero_row() const { return zero_row_; }
+  Table* zero_table() const { return zero_table_; }
   Row* make_zero();
   Row* make_copy(Row* of);
   /// Its rows are those of `of`; null: none.
@@ -65,6 +68,28 @@ class ClockSpace {
   uint32_t places_;
   Store store_rows_;
   Store store_tables_;
+  Row* const zero_row_;
+  Table* const zero_table_;
+};
+
+/// A clock as it is, for looking up many epochs; void once the clock changes.
+class ClockView {
+ public:
+  /// `table`: of the rows but the home's. Neither is null.
+  ClockView(uint32_t home, ClockSpace::Row* home_row, ClockSpace::Table* table)
+      : home_(home),
+        home_epochs_(ClockSpace::epochs(home_row)),
+        rows_(ClockSpace::rows_of(table)) {}
+  uint32_t at(uint32_t row, uint32_t place) const {
+    if (row == home_) return home_epochs_[place];
+    ClockSpace::Row* const found = rows_[row];
+    return found == nullptr ? 0 : ClockSpace::epochs(found)[place];
+  }
+
+ private:
+  uint32_t home_;
+  const uint32_t* home_epochs_;
+  ClockSpace::Row* const* rows_;
 };
 
 /// Epochs known of every CTA; zero where nothing is. Epochs stay below 2^31.
@@ -90,6 +115,12 @@ class VectorClock {
   uint32_t at(uint32_t row, uint32_t place) const {
     ClockSpace::Row* const found = row_of(row);
     return found == nullptr || forgotten_ ? 0 : ClockSpace::epochs(found)[place];
+  }
+  ClockView view() const {
+    const bool no_home = home_row_ == nullptr || forgotten_;
+    const bool no_table = table_ == nullptr || forgotten_;
+    return {home_, no_home ? space_->zero_row() : home_row_,
+            no_table ? space_->zero_table() : table_};
   }
   void raise(uint32_t row, uint32_t place, uint32_t epoch) {
     uint32_t* epochs = writable(row);

@@ -1,4 +1,4 @@
-// Accesses: which records of the shadow they conflict with, and whether clocks order the two.
+// What is known of what: whether clocks order two accesses, and what asynchronous operations do.
 #include "cpu_sim/race_detector.h"
 
 #include <algorithm>
@@ -11,12 +11,13 @@ namespace {
 
 constexpr uint32_t kMaxEpoch = 0x7FFFFFFF;  // clocks compare signed
 
-std::vector<ClockPlace> clock_places(const RaceTopology& topology) {
-  std::vector<ClockPlace> places;
+std::vector<SourceAgent> source_agents(const RaceTopology& topology) {
+  std::vector<SourceAgent> places;
   for (uint32_t agent = 0; agent < topology.num_agents() + topology.ranks; ++agent) {
     const uint32_t in_cta = topology.is_host(agent) ? 0 : agent % topology.agents_per_cta();
-    places.push_back({static_cast<uint16_t>(topology.cta_of(agent)),
-                      static_cast<uint16_t>(in_cta * kAgentPlaces)});
+    places.push_back({{static_cast<uint16_t>(topology.cta_of(agent)),
+                       static_cast<uint16_t>(in_cta * kAgentPlaces)},
+                      topology.rank_of(agent)});
   }
   return places;
 }
@@ -34,11 +35,11 @@ RaceDetector::RaceDetector(RaceTopology topology, Sink sink)
       sink_(std::move(sink)),
       space_(topology_.num_ctas() + topology_.ranks,
              kAgentPlaces * topology_.agents_per_cta() + topology_.mbarriers),
-      sources_(clock_places(topology_)) {
+      sources_(source_agents(topology_)) {
   const uint32_t ctas = topology_.num_ctas();
-  for (const ClockPlace& place : clock_places(topology_)) {
-    agents_.emplace_back(space_, place.row);
-    agents_.back().place = place.place;
+  for (const SourceAgent& place : source_agents(topology_)) {
+    agents_.emplace_back(space_, place.clock.row);
+    agents_.back().place = place.clock.place;
   }
   for (uint32_t i = 0; i < ctas * topology_.mbarriers; ++i)
     barriers_.emplace_back(space_, i / topology_.mbarriers);
@@ -47,6 +48,7 @@ RaceDetector::RaceDetector(RaceTopology topology, Sink sink)
   for (uint32_t i = 0; i < ctas * topology_.named_barriers; ++i)
     named_.emplace_back(space_, i / topology_.named_barriers);
   operations_.emplace_back();
+  done_.emplace_back();
   const auto add_areas = [](std::vector<ShadowArea>& areas, const std::vector<RacePiece>& pieces) {
     for (const RacePiece& piece : pieces) areas.emplace_back(piece.bytes, piece.shape);
   };
@@ -56,145 +58,12 @@ RaceDetector::RaceDetector(RaceTopology topology, Sink sink)
   for (uint32_t rank = 0; rank < topology_.ranks; ++rank) add_areas(regions_, topology_.regions);
 }
 
-ShadowArea& RaceDetector::area(const RaceRange& range, uint64_t& offset) {
-  offset = range.offset;
-  if (range.space == RaceSpace::Global) return region_area(range.owner, range.region);
-  size_t piece = piece_begins_.size() - 1;
-  while (piece_begins_[piece] > offset) --piece;
-  offset -= piece_begins_[piece];
-  return shared_[range.owner * piece_begins_.size() + piece];
-}
-
-uint32_t RaceDetector::source_of(const RaceSite& site, uint32_t epoch) {
-  if (!is_load(site.kind)) {
-    if (last_source_ != 0 && site == last_site_) return last_source_;
-    last_site_ = site;
-    return last_source_ = sources_.number_of(site, order_place(site.who));
-  }
-  const uint32_t barrier = operations_[epoch].barrier % topology_.mbarriers;
-  return sources_.number_of(site, kAgentPlaces * topology_.agents_per_cta() + barrier);
-}
-
-void RaceDetector::touch(const RaceSite& site, uint32_t epoch, const RaceRange& range) {
-  if (touches_barriers(range) && !is_atomic(site.kind)) settle_barrier_uses(range.owner);
-  uint64_t offset = 0;
-  ShadowArea& shadow = area(range, offset);
-  shadow.prefetch(offset);
-  const Touch touch{site,
-                    range,
-                    shadow,
-                    range.offset - offset,
-                    agents_[site.agent].known,
-                    source_of(site, epoch),
-                    epoch,
-                    writes(site.kind),
-                    is_atomic(site.kind),
-                    is_async(site.kind)};
-  shadow.for_each(
-      offset, range.row_bytes, range.rows, range.pitch,
-      [&](const ShadowPlace& place, uint64_t mask) { touch_granule(touch, place, mask); });
-}
-
-/// A read of bytes that its source has read before. No write has come between, or it would have
-/// replaced that read, and what was ordered before it still is: `known` says so. True if the
-/// earlier record could be renewed and nothing is left to do.
-bool RaceDetector::read_again(const Touch& touch, Granule& granule, uint64_t mask,
-                              bool& known) const {
-  for (Record& record : granule) {
-    if (!SourceTable::same_agent(record.source, touch.source) || (record.mask & mask) != mask)
-      continue;
-    if (record.source == touch.source) {
-      known = true;
-      if (record.mask != mask && record.epoch != touch.epoch) return false;
-      record.epoch = touch.epoch;
-      return true;
-    }
-    // Of loads alone there are sources that differ in their place in the clocks and nothing else.
-    const SourceTable::Place& place = sources_.place_of(record.source);
-    known |= place.load != 0 && place.kind == touch.site.kind && place.step == touch.site.step;
-  }
-  return false;
-}
-
-/// Reports the two unless they are ordered. Of `first` the mask has the units in common.
-void RaceDetector::check_order(const Touch& touch, const Record& first, uint64_t granule) {
-  const Relation relation = relation_of(first.epoch, first.source, touch.site, touch.range.space);
-  if (relation == Relation::Ordered) return;
-  RaceRange overlap = touch.range;
-  const auto unit = static_cast<uint32_t>(std::countr_zero(first.mask));
-  overlap.offset = touch.area_begin + touch.shadow.byte_of(granule, unit);
-  found(relation, first, touch.site, overlap);
-}
-
-void RaceDetector::check_unit_writes(const Touch& touch, const ShadowPlace& place, uint64_t mask) {
-  UnitWrite checked;
-  for (uint64_t left = mask; left != 0; left &= left - 1) {
-    const UnitWrite write = place.writes[std::countr_zero(left)];
-    if (write == checked) continue;
-    checked = write;
-    if (write.source != 0 && !plainly_ordered(touch, write.epoch, write.source))
-      check_order(touch, {left & -left, write.epoch, write.source}, place.number);
-  }
-}
-
-void RaceDetector::touch_granule(const Touch& touch, const ShadowPlace& place, uint64_t mask) {
-  Granule& granule = *place.granule;
-  bool known = false;
-  if (!touch.write && read_again(touch, granule, mask, known)) return;
-  if (place.writes != nullptr && !known) check_unit_writes(touch, place, mask);
-  Record* same = nullptr;
-  for (Record* record = granule.begin(); record != granule.end();) {
-    const uint64_t common = record->mask & mask;
-    const bool goes_on = record->source == touch.source && record->epoch == touch.epoch;
-    if (common == 0) {
-      if (goes_on) same = record;
-      ++record;
-      continue;
-    }
-    const AccessKind kind = sources_.place_of(record->source).kind;
-    const bool both_atomic = touch.atomic && is_atomic(kind);
-    if ((touch.write || writes(kind)) && !known &&
-        (!both_atomic || atomics_conflict(sources_.site_of(record->source), touch.site)) &&
-        !plainly_ordered(touch, record->epoch, record->source))
-      check_order(touch, {common, record->epoch, record->source}, place.number);
-    // Whoever is ordered behind the new access is ordered behind what it replaces. Adds stand
-    // beside each other; so do loads on different mbarriers.
-    const bool replaced = touch.write && !both_atomic;
-    chain_ended_ |= replaced && kind == AccessKind::AtomicAdd;
-    if (replaced || (SourceTable::same_agent(record->source, touch.source) &&
-                     sources_.alike(record->source, touch.source)))
-      record->mask &= ~mask;
-    if (record->mask == 0) {
-      granule.remove(record);
-      continue;
-    }
-    if (goes_on) same = record;
-    ++record;
-  }
-  if (touch.write && place.writes != nullptr) {
-    const UnitWrite last = touch.atomic ? UnitWrite{} : UnitWrite{touch.epoch, touch.source};
-    for (uint64_t left = mask; left != 0; left &= left - 1)
-      place.writes[std::countr_zero(left)] = last;
-    if (!touch.atomic) return;
-  }
-  if (same != nullptr)
-    same->mask |= mask;
-  else
-    granule.add({mask, touch.epoch, touch.source}, pool_);
-}
-
-bool RaceDetector::atomics_conflict(const RaceSite& first, const RaceSite& second) const {
-  if (agents_[first.agent].row == agents_[second.agent].row) return false;
-  return !scope_includes(topology_, first.scope, first.agent, second.agent) ||
-         !scope_includes(topology_, second.scope, second.agent, first.agent);
-}
-
 RaceDetector::Relation RaceDetector::relation_of(uint32_t epoch, uint32_t source,
                                                  const RaceSite& second, RaceSpace space) const {
   const RaceSite first = sources_.site_of(source);
   const bool first_async = is_async(first.kind);
   if (first_async) {
-    epoch = operations_[epoch].done;
+    epoch = done_[epoch];
     if (epoch == 0) return Relation::Unordered;
   }
   const bool own = first.agent == second.agent && !is_load(first.kind);
@@ -242,7 +111,7 @@ void RaceDetector::found(Relation relation, const Record& record, const RaceSite
   finding.first = first;
   finding.second = second;
   finding.place = place;
-  finding.pending = is_async(first.kind) && operations_[record.epoch].done == 0;
+  finding.pending = is_async(first.kind) && done_[record.epoch] == 0;
   if (topology_.is_host(second.agent)) {
     // Nothing that the host could do would order them: the launch ends when it does.
     finding.leaving = true;
@@ -259,6 +128,7 @@ void RaceDetector::found(Relation relation, const Record& record, const RaceSite
 
 uint32_t RaceDetector::new_operation(uint32_t agent, uint32_t barrier) {
   operations_.push_back({barrier, agents_[agent].epoch});
+  done_.push_back(0);
   return static_cast<uint32_t>(operations_.size() - 1);
 }
 
@@ -267,8 +137,9 @@ uint32_t RaceDetector::load(uint32_t agent, Step step, const RaceRange* from, co
   const uint32_t operation =
       new_operation(agent, topology_.cta_of(agent) * topology_.mbarriers + barrier);
   check_initialised({agent, AccessKind::LoadRead, kFirstLane, step}, barrier);
-  if (from != nullptr) touch({agent, AccessKind::LoadRead, kFirstLane, step}, operation, *from);
-  touch({agent, AccessKind::LoadWrite, kFirstLane, step}, operation, to);
+  if (from != nullptr)
+    touch({agent, AccessKind::LoadRead, kFirstLane, step}, operation, *from, barrier);
+  touch({agent, AccessKind::LoadWrite, kFirstLane, step}, operation, to, barrier);
   return operation;
 }
 
@@ -326,8 +197,7 @@ void RaceDetector::check_initialised(const RaceSite& site, uint32_t barrier) {
 }
 
 void RaceDetector::landed(uint32_t operation) {
-  Operation& load = operations_[operation];
-  load.done = barriers_[load.barrier].phases + 1;
+  done_[operation] = barriers_[operations_[operation].barrier].phases + 1;
 }
 
 void RaceDetector::store(uint32_t agent, Step step, const RaceRange& from, const RaceRange& to) {
@@ -346,8 +216,8 @@ void RaceDetector::stores_waited(uint32_t agent, BulkDone done) {
   AgentState& state = agents_[agent];
   for (const OpenStore& store : state.stores) {
     if (!store.committed) continue;
-    if (operations_[store.operation].done == 0) operations_[store.operation].done = state.epoch;
-    if (done == BulkDone::Written) operations_[store.operation + 1].done = state.epoch;
+    if (done_[store.operation] == 0) done_[store.operation] = state.epoch;
+    if (done == BulkDone::Written) done_[store.operation + 1] = state.epoch;
   }
   if (done == BulkDone::Written)
     std::erase_if(state.stores, [](const OpenStore& store) { return store.committed; });
@@ -362,7 +232,7 @@ uint32_t RaceDetector::mma(uint32_t agent, Step step, const RaceRange& a, const 
 }
 
 void RaceDetector::retired(uint32_t operation, uint32_t agent) {
-  operations_[operation].done = agents_[agent].epoch;
+  done_[operation] = agents_[agent].epoch;
 }
 
 void RaceDetector::next_epoch(AgentState& state) {

@@ -4,6 +4,7 @@
 // nobody and knows no role: agents, barriers and regions are numbers, steps come from the caller.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -109,6 +110,7 @@ class RaceDetector {
 
   // Accesses by threads of an agent.
 
+  class WarpAccesses;
   void access(const RaceSite& site, const RaceRange& range) {
     touch(site, agents_[site.agent].epoch, range);
   }
@@ -196,20 +198,20 @@ class RaceDetector {
   struct Operation {
     uint32_t barrier = 0;  ///< of all CTAs
     uint32_t issued = 0;   ///< the agent's epoch
-    uint32_t done = 0;     ///< the agent's epoch, or for a load the mbarrier's phases; 0: pending
   };
-  /// An access on its way through the granules that it touches.
+  /// An access on its way through the ranges and granules that it touches, while nothing
+  /// synchronises.
   struct Touch {
-    const RaceSite& site;
-    const RaceRange& range;
-    const ShadowArea& shadow;
-    uint64_t area_begin;
-    const VectorClock& known;  ///< of its agent
-    uint32_t source;
+    RaceSite site;
+    RaceSpace space;
     uint32_t epoch;
+    uint32_t source;
     bool write;
     bool atomic;
     bool async;
+    const AgentState* agent;
+    ClockView known;                   ///< of the agent
+    const RaceRange* range = nullptr;  ///< where it is
   };
   struct Barrier {
     Barrier(ClockSpace& space, uint32_t cta) : pending(space, cta), complete(space, cta) {}
@@ -247,7 +249,12 @@ class RaceDetector {
   ShadowArea& region_area(uint32_t rank, uint32_t region) {
     return regions_[size_t{rank} * topology_.regions.size() + region];
   }
-  void touch(const RaceSite& site, uint32_t epoch, const RaceRange& range);
+  /// The number of an access's source. `barrier`: of the CTA, on which a load completes.
+  uint32_t source_of(const RaceSite& site, uint32_t barrier);
+  Touch begin_touch(const RaceSite& site, uint32_t epoch, RaceSpace space, uint32_t barrier = 0);
+  void touch_range(Touch& touch, const RaceRange& range);
+  void touch(const RaceSite& site, uint32_t epoch, const RaceRange& range, uint32_t barrier = 0);
+  void plain_store(Touch& touch, const RaceRange& range);
   RaceRange mbarrier_bytes(uint32_t agent, uint32_t barrier) const {
     return {RaceSpace::Shared, topology_.cta_of(agent), 0,
             topology_.mbarrier_offset + uint64_t{8} * barrier, 8};
@@ -265,29 +272,17 @@ class RaceDetector {
   }
   /// The copy engine will count on a barrier: its init must be known, fence included.
   void check_initialised(const RaceSite& site, uint32_t barrier);
-  /// The number of an access's source; `epoch` as in its record.
-  uint32_t source_of(const RaceSite& site, uint32_t epoch);
   bool read_again(const Touch& touch, Granule& granule, uint64_t mask, bool& known) const;
-  void touch_granule(const Touch& touch, const ShadowPlace& place, uint64_t mask);
-  void check_unit_writes(const Touch& touch, const ShadowPlace& place, uint64_t mask);
-  /// Whether the access is ordered behind an earlier one of another agent, fences included. False
-  /// may also mean that relation_of() has to tell.
-  bool plainly_ordered(const Touch& touch, uint32_t epoch, uint32_t source) const {
-    const SourceTable::Place& place = sources_.place_of(source);
-    if (SourceTable::same_agent(source, touch.source) && place.load == 0) return false;
-    const ClockPlace clock = sources_.clock_of(source);
-    if (is_async(place.kind)) {
-      epoch = operations_[epoch].done;
-      if (epoch == 0) return false;
-    } else if (touch.async) {
-      const uint32_t fence =
-          sources_.agent_clock(source).place + fence_place(place.who, touch.range.space);
-      if (touch.known.at(clock.row, fence) < epoch) return false;
-    }
-    return touch.known.at(clock.row, clock.place) >= epoch;
-  }
+  void touch_granule(const Touch& touch, Granule& granule, UnitWrite* writes, uint64_t number,
+                     uint64_t mask);
+  Record* read_over(const Touch& touch, Granule& granule, uint64_t number, uint64_t mask,
+                    bool known);
+  Record* write_over(const Touch& touch, Granule& granule, uint64_t number, uint64_t mask);
+  void check_unit_writes(const Touch& touch, const UnitWrite* writes, uint64_t number,
+                         uint64_t mask);
+  bool plainly_ordered(const Touch& touch, uint32_t epoch, uint32_t source) const;
   void check_order(const Touch& touch, const Record& first, uint64_t granule);
-  bool atomics_conflict(const RaceSite& first, const RaceSite& second) const;
+  bool atomics_conflict(const Touch& touch, uint32_t source) const;
   Relation relation_of(uint32_t epoch, uint32_t source, const RaceSite& second,
                        RaceSpace space) const;
   bool knows_own(const RaceSite& site, Who whose, uint32_t epoch) const;
@@ -315,11 +310,11 @@ class RaceDetector {
   std::vector<bool> used_;          ///< [cta]: some of its uses are remembered
   std::vector<VectorClock> named_;  ///< [cta][named barrier]: what this round's arrivals know
   std::vector<Operation> operations_;
+  /// Of each operation: the agent's epoch, or for a load the mbarrier's phases; 0: pending.
+  std::vector<uint32_t> done_;
   std::unordered_map<uint64_t, uint32_t> word_numbers_;
   std::deque<Word> words_;
   SourceTable sources_;
-  RaceSite last_site_;        ///< of what is no load, and its number
-  uint32_t last_source_ = 0;  ///< 0: none yet
   RecordPool pool_;
   std::vector<uint64_t> piece_begins_;
   std::vector<ShadowArea> shared_;   ///< [cta][piece]
@@ -327,6 +322,21 @@ class RaceDetector {
   SyncLog log_;
   std::set<uint64_t> found_;  ///< kinds and steps of findings, each told once
   bool chain_ended_ = false;  ///< the last plain store hit a word that was added to
+};
+
+/// Plain accesses of one kind and step by an agent's warps, prepared once for many of them.
+/// Nothing may synchronise as long as it is used.
+class RaceDetector::WarpAccesses {
+ public:
+  WarpAccesses(RaceDetector& detector, uint32_t agent, AccessKind kind, Step step, RaceSpace space);
+  /// By lanes of the agent's warp `warp`, not by its first lane alone. As access() and
+  /// plain_store() do.
+  void touch(uint32_t warp, const RaceRange& range);
+
+ private:
+  RaceDetector& detector_;
+  Touch touch_;
+  std::array<uint32_t, 4> sources_{};  ///< by warp; 0: not yet looked up
 };
 
 }  // namespace moetwin

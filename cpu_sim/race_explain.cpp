@@ -39,7 +39,7 @@ RaceExplainer::RaceExplainer(const RaceDetector& detector, const RaceSite& first
   if (is_async(first.kind)) {
     const RaceDetector::Operation& operation = detector.operations_[epoch];
     issued_ = own_event_from(operation.issued);
-    epoch = operation.done;
+    epoch = detector.done_[epoch];
     barrier_ = operation.barrier;
     if (load_) {
       phases_ = epoch;

@@ -2,10 +2,8 @@
 // checker works out afterwards what would have ordered two accesses. Knows no memory and no clocks.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "common/machine.h"
@@ -49,17 +47,17 @@ class SyncLog {
 
   void add(const SyncEvent& event) {
     if (size_ % kChunk == 0) start_chunk();
-    (*chunks_[size_ / kChunk])[size_ % kChunk] = event;
+    chunks_.back().push_back(event);
     ++size_;
   }
   size_t size() const { return size_; }
-  const SyncEvent& operator[](size_t i) const { return (*chunks_[i / kChunk])[i % kChunk]; }
+  const SyncEvent& operator[](size_t i) const { return chunks_[i / kChunk][i % kChunk]; }
   /// Earlier events have been forgotten.
   bool truncated() const { return truncated_; }
 
  private:
   static constexpr size_t kChunk = size_t{1} << 12;
-  using Chunk = std::array<SyncEvent, kChunk>;
+  using Chunk = std::vector<SyncEvent>;
 
   void start_chunk() {
     if (size_ == 2 * kKept) {
@@ -67,10 +65,10 @@ class SyncLog {
       size_ -= kKept;
       truncated_ = true;
     }
-    chunks_.push_back(std::make_unique<Chunk>());
+    chunks_.emplace_back().reserve(kChunk);
   }
 
-  std::vector<std::unique_ptr<Chunk>> chunks_;
+  std::vector<Chunk> chunks_;
   size_t size_ = 0;
   bool truncated_ = false;
 };

@@ -121,7 +121,7 @@ struct ShadowShape {
   bool unit_writes = false;
 };
 
-/// A granule on its way past an access. The pointers hold until the area is touched again.
+/// A granule on its way past an access.
 struct ShadowPlace {
   Granule* granule;
   UnitWrite* writes;  ///< of its units, other than atomic adds; null: they are records
@@ -149,6 +149,7 @@ class alignas(64) ShadowArea {
   template <class F>
   void for_each(uint64_t offset, uint64_t row_bytes, uint32_t rows, uint64_t pitch, F&& f) {
     if (row_bytes == 0 || offset + (rows - 1) * pitch + row_bytes > bytes_) return;
+    if (pitch_ == 0 && rows == 1) return for_each_unit(offset, offset + row_bytes, f);
     if (pitch_ != 0 && (rows == 1 || pitch == pitch_))
       return for_each_column(offset, row_bytes, rows, f);
     for (uint32_t row = 0; row < rows; ++row, offset += pitch) {
@@ -185,7 +186,7 @@ class alignas(64) ShadowArea {
   }
 
  private:
-  static constexpr uint64_t kPage = 64;
+  static constexpr uint64_t kPage = 16;
   struct Page {
     std::unique_ptr<std::array<Granule, kPage>> granules;
     std::unique_ptr<UnitWrite[]> writes;  ///< [granule][unit]

@@ -181,15 +181,20 @@ void RaceDetector::word_wait(uint32_t agent, Who who, Order order, Scope scope, 
   if (acquires) acquire(agent, word, scope);
 }
 
-void RaceDetector::plain_store(const RaceSite& site, const RaceRange& range) {
+void RaceDetector::plain_store(Touch& touch, const RaceRange& range) {
   chain_ended_ = false;
-  touch(site, agents_[site.agent].epoch, range);
+  touch_range(touch, range);
   if (!chain_ended_) return;
   uint32_t number = 0;
   Word& word = word_of(range, number);
   word.releases.clear();
   ++word.version;
-  log(SyncKind::PlainStore, site.agent, number, site.step);
+  log(SyncKind::PlainStore, touch.site.agent, number, touch.site.step);
+}
+
+void RaceDetector::plain_store(const RaceSite& site, const RaceRange& range) {
+  Touch touch = begin_touch(site, agents_[site.agent].epoch, range.space);
+  plain_store(touch, range);
 }
 
 std::vector<uint32_t> RaceDetector::agents_of_rank(uint32_t rank) const {
@@ -219,7 +224,7 @@ void RaceDetector::start_launch(uint32_t rank) {
     AgentState& state = agents_[agent];
     for (const OpenStore& store : state.stores)
       for (const uint32_t end : {store.operation, store.operation + 1})
-        if (operations_[end].done == 0) operations_[end].done = state.epoch;
+        if (done_[end] == 0) done_[end] = state.epoch;
     state.stores.clear();
     state.together = state.epoch;
     for (Fences& fences : state.fences)

@@ -13,10 +13,11 @@ static_assert(pack_address(3, 7, 11) == word_id(3, 7, 11), "a timeline's words a
 namespace {
 
 /// An access that leaves its region is reported where it is made; the checker has no place for it.
-bool lies_inside(const Simulation& sim, uint64_t address, uint64_t bytes) {
-  const uint32_t region = address_region(address);
-  return address_rank(address) < sim.ranks().size() && region < kNumRegions &&
-         address_offset(address) + bytes <= sim.plan_layout().bytes[region];
+bool lies_inside(const Simulation& sim, const RaceRange& range) {
+  const uint64_t end = range.offset + range.row_bytes;
+  if (range.space == RaceSpace::Shared) return end <= sim.plan().shared.total;
+  return range.owner < sim.ranks().size() && range.region < kNumRegions &&
+         end <= sim.plan_layout().bytes[range.region];
 }
 
 }  // namespace
@@ -59,29 +60,62 @@ void SimMachine::note_put_off(PutOffRead& read) {
 }
 
 void SimMachine::note(AccessKind kind, uint64_t address, uint64_t bytes, Step step) {
-  if (address_region(address) >= kNumRegions) return;  // weights never change
-  if (!lies_inside(sim_, address, bytes)) return;
-  if (kind == AccessKind::Read && lane_ != kAllLanes)
-    return put_off(sim_.race_range(address, bytes), step);
+  const RaceRange range = sim_.race_range(address, bytes);
+  if (!lies_inside(sim_, range)) return;  // nor do weights, which never change
+  if (kind == AccessKind::Read && lane_ != kAllLanes) return put_off(range, step);
   const RaceSite site{sim_.id_of(agent_), kind, who(), step};
   if (kind == AccessKind::Write)
-    checker_->plain_store(site, sim_.race_range(address, bytes));
+    checker_->plain_store(site, range);
   else
-    checker_->access(site, sim_.race_range(address, bytes));
+    checker_->access(site, range);
 }
 
 void SimMachine::note(AccessKind kind, uint32_t shared, uint64_t bytes, Step step) {
-  if (shared + bytes > sim_.plan().shared.total) return;
-  if (kind == AccessKind::Read && lane_ != kAllLanes)
-    return put_off(sim_.race_range(agent_, shared, bytes), step);
-  checker_->access({sim_.id_of(agent_), kind, who(), step}, sim_.race_range(agent_, shared, bytes));
+  const RaceRange range = sim_.race_range(agent_, shared, bytes);
+  if (!lies_inside(sim_, range)) return;
+  if (kind == AccessKind::Read && lane_ != kAllLanes) return put_off(range, step);
+  checker_->access({sim_.id_of(agent_), kind, who(), step}, range);
+}
+
+void SimMachine::note_in_turn(const RaceRange& range, SkippedPayload payload, Step step) {
+  if (range.space == RaceSpace::Global && range.region >= kNumRegions) return;  // weights
+  note_put_off_reads();
+  RaceDetector::WarpAccesses accesses(*checker_, sim_.id_of(agent_),
+                                      payload.writes ? AccessKind::Write : AccessKind::Read, step,
+                                      range.space);
+  RaceRange piece = range;
+  const uint64_t bytes_a_warp = agent_.warps == 1 ? payload.bytes : payload.bytes_a_warp;
+  for (uint64_t at = 0, i = 0; at < payload.bytes; at += bytes_a_warp, ++i) {
+    piece.offset = range.offset + at;
+    piece.row_bytes = std::min<uint64_t>(bytes_a_warp, payload.bytes - at);
+    if (lies_inside(sim_, piece)) accesses.touch(static_cast<uint32_t>(i % agent_.warps), piece);
+  }
+}
+
+void SimMachine::note_copied_rows(const RowPlaces& places, uint32_t offset, uint32_t valid,
+                                  uint32_t bytes, Shared<uint8_t> from, Step step) {
+  constexpr uint32_t kRowsAtOnce = 4;  // of a warp
+  using Accesses = RaceDetector::WarpAccesses;
+  note_put_off_reads();
+  Accesses writes(*checker_, sim_.id_of(agent_), AccessKind::Write, step, RaceSpace::Global);
+  Accesses reads(*checker_, sim_.id_of(agent_), AccessKind::Read, step, RaceSpace::Shared);
+  for (uint32_t row = 0; row < valid; row += kRowsAtOnce) {
+    const uint32_t warp = row / kRowsAtOnce % kWarpgroupWarps;
+    const uint32_t end = std::min(valid, row + kRowsAtOnce);
+    for (uint32_t i = row; i < end; ++i) {
+      const RaceRange place = sim_.race_range(places[i] + offset, bytes);
+      if (lies_inside(sim_, place)) writes.touch(warp, place);
+    }
+    const RaceRange staged = race_range(from + row * bytes, (end - row) * bytes);
+    if (lies_inside(sim_, staged)) reads.touch(warp, staged);
+  }
 }
 
 void SimMachine::note_add(uint64_t address, uint64_t bytes, Order order, Scope scope, Step step) {
   note_put_off_reads();
-  if (!lies_inside(sim_, address, bytes)) return;
-  checker_->atomic_add(sim_.id_of(agent_), who(), order, scope, step,
-                       sim_.race_range(address, bytes));
+  const RaceRange range = sim_.race_range(address, bytes);
+  if (lies_inside(sim_, range))
+    checker_->atomic_add(sim_.id_of(agent_), who(), order, scope, step, range);
 }
 
 void SimMachine::note_add(uint32_t shared, uint64_t bytes, Order order, Scope scope, Step step) {

@@ -323,14 +323,11 @@ class SimMachine {
                  Shared<uint8_t> from, Step step) {
     sim_.visible(agent_);
     const uint64_t begin = agent_.time;
+    if (checker_) note_copied_rows(places, offset, valid, bytes, from, step);
     for (uint32_t row = 0; row < valid; ++row) {
       lane_ = row % 16 * 8 + 1;  // one of the eight that copy the row
       const uint64_t place = places[row] + offset;
       sim_.touched(agent_, step, DataOp::Store, place);
-      if (checker_) {
-        note(AccessKind::Read, from.offset + row * bytes, bytes, step);
-        note(AccessKind::Write, place, bytes, step);
-      }
       if (!math()) {
         scatter_tag(place, from, row, bytes, step);
         continue;
@@ -347,7 +344,7 @@ class SimMachine {
   /// Accesses to payload that exists as tags only.
   template <class Place>
   void skipped_payload(Place place, SkippedPayload payload, Step step) {
-    if (checker_) note_in_turn(place, payload, step);
+    if (checker_) note_in_turn(race_range(place, payload.bytes), payload, step);
     if constexpr (std::is_same_v<Place, Global<Bf16x8>>)
       sim_.touched(agent_, step, payload.writes ? DataOp::Store : DataOp::Load, place.address);
   }
@@ -493,31 +490,23 @@ class SimMachine {
   void note_add(uint64_t address, uint64_t bytes, Order order, Scope scope, Step step);
   void note_add(uint32_t shared, uint64_t bytes, Order order, Scope scope, Step step);
   /// Consecutive pieces, touched by the agent's warps in turn.
-  template <class Place>
-  void note_in_turn(Place place, SkippedPayload payload, Step step) {
-    const uint32_t lane = lane_;
-    uint32_t warp = 0;
-    for (uint64_t at = 0; at < payload.bytes; at += payload.bytes_a_warp) {
-      lane_ = warp * kWarpLanes + 1;
-      note(payload.writes ? AccessKind::Write : AccessKind::Read, address_of(place, at),
-           std::min<uint64_t>(payload.bytes_a_warp, payload.bytes - at), step);
-      warp = (warp + 1) % agent_.warps;
-    }
-    lane_ = lane;
-    note_put_off_reads();
-  }
+  void note_in_turn(const RaceRange& range, SkippedPayload payload, Step step);
+  /// The accesses of copy_rows().
+  void note_copied_rows(const RowPlaces& places, uint32_t offset, uint32_t valid, uint32_t bytes,
+                        Shared<uint8_t> from, Step step);
   template <class Place>
   void note_rows(AccessKind kind, Place rows, uint32_t valid, Step step) {
     constexpr auto kRow = static_cast<uint32_t>(sizeof(decltype(pointee(rows))));
-    note_in_turn(rows, {writes(kind), uint64_t{valid} * kRow, kRowsPerWarp * kRow}, step);
+    const uint32_t bytes = valid * kRow;
+    note_in_turn(race_range(rows, bytes), {writes(kind), bytes, kRowsPerWarp * kRow}, step);
   }
   template <class T>
-  static uint64_t address_of(Global<T> place, uint64_t bytes) {
-    return place.address + bytes;
+  RaceRange race_range(Global<T> place, uint64_t bytes) const {
+    return sim_.race_range(place.address, bytes);
   }
   template <class T>
-  static uint32_t address_of(Shared<T> place, uint64_t bytes) {
-    return place.offset + static_cast<uint32_t>(bytes);
+  RaceRange race_range(Shared<T> place, uint64_t bytes) const {
+    return sim_.race_range(agent_, place.offset, bytes);
   }
   template <class T>
   static T pointee(Global<T>);
