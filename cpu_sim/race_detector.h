@@ -194,6 +194,9 @@ class RaceDetector {
     const Word* acquired = nullptr;
     uint32_t acquired_version = 0;
     Scope acquired_scope = Scope::Cta;
+    /// Writes to units of global memory that are known to be ordered before the agent's bulk
+    /// copies, by unit. The next columns of the same rows bear the same.
+    std::vector<UnitWrite> ordered;
   };
   struct Operation {
     uint32_t barrier = 0;  ///< of all CTAs
@@ -209,7 +212,7 @@ class RaceDetector {
     bool write;
     bool atomic;
     bool async;
-    const AgentState* agent;
+    AgentState* agent;
     ClockView known;                   ///< of the agent
     const RaceRange* range = nullptr;  ///< where it is
   };
@@ -253,6 +256,7 @@ class RaceDetector {
   uint32_t source_of(const RaceSite& site, uint32_t barrier);
   Touch begin_touch(const RaceSite& site, uint32_t epoch, RaceSpace space, uint32_t barrier = 0);
   void touch_range(Touch& touch, const RaceRange& range);
+  void touch_area(Touch& touch, const RaceRange& range, ShadowArea& shadow, uint64_t offset);
   void touch(const RaceSite& site, uint32_t epoch, const RaceRange& range, uint32_t barrier = 0);
   void plain_store(Touch& touch, const RaceRange& range);
   RaceRange mbarrier_bytes(uint32_t agent, uint32_t barrier) const {
@@ -280,6 +284,9 @@ class RaceDetector {
   Record* write_over(const Touch& touch, Granule& granule, uint64_t number, uint64_t mask);
   void check_unit_writes(const Touch& touch, const UnitWrite* writes, uint64_t number,
                          uint64_t mask);
+  void check_columns(const Touch& touch, const UnitWrite* writes, uint64_t number, uint64_t mask);
+  /// Whether the access is ordered behind an earlier one, fences included. False may also mean that
+  /// relation_of() has to tell.
   bool plainly_ordered(const Touch& touch, uint32_t epoch, uint32_t source) const;
   void check_order(const Touch& touch, const Record& first, uint64_t granule);
   bool atomics_conflict(const Touch& touch, uint32_t source) const;
@@ -324,6 +331,26 @@ class RaceDetector {
   bool chain_ended_ = false;  ///< the last plain store hit a word that was added to
 };
 
+[[gnu::always_inline]] inline bool RaceDetector::plainly_ordered(const Touch& touch, uint32_t epoch,
+                                                                 uint32_t source) const {
+  const SourceTable::Place place = sources_.place_of(source);
+  const ClockPlace agent = sources_.source_agent(source).clock;
+  const bool async = is_async(place.kind);
+  if (async) {
+    epoch = done_[epoch];
+    if (epoch == 0) return false;
+  } else if (touch.async) {
+    if (SourceTable::same_agent(source, touch.source)) return false;
+    const uint32_t fence = agent.place + fence_place(place.who, touch.space);
+    if (touch.known.at(agent.row, fence) < epoch) return false;
+  }
+  if (SourceTable::same_agent(source, touch.source) && place.load == 0)
+    return (place.who.warps() == touch.site.who.warps() && place.who.one_warp()) ||
+           epoch <= touch.agent->together ||
+           epoch <= touch.known.at(agent.row, agent.place + kOrderAgent);
+  return touch.known.at(agent.row, (place.load != 0 ? 0 : agent.place) + place.clock) >= epoch;
+}
+
 /// Plain accesses of one kind and step by an agent's warps, prepared once for many of them.
 /// Nothing may synchronise as long as it is used.
 class RaceDetector::WarpAccesses {
@@ -332,6 +359,8 @@ class RaceDetector::WarpAccesses {
   /// By lanes of the agent's warp `warp`, not by its first lane alone. As access() and
   /// plain_store() do.
   void touch(uint32_t warp, const RaceRange& range);
+  /// Hints that a range will be touched soon.
+  void prefetch(const RaceRange& range);
 
  private:
   RaceDetector& detector_;

@@ -197,14 +197,14 @@ class alignas(64) ShadowArea {
     if (page.granules == nullptr) [[unlikely]]
       make(page);
     const uint64_t index = number % kPage;
-    UnitWrite* const writes = page.writes == nullptr ? nullptr : &page.writes[index * rows_];
+    UnitWrite* const writes = unit_writes_ ? &page.writes[index * rows_] : nullptr;
     return {&(*page.granules)[index], writes, number};
   }
   void prefetch_granule(uint64_t number, uint64_t unit) const {
     const Page& page = pages_[number / kPage];
     if (page.granules == nullptr) return;
     prefetch_bytes(&(*page.granules)[number % kPage], sizeof(Granule));
-    if (page.writes != nullptr)
+    if (unit_writes_)
       prefetch_bytes(&page.writes[number % kPage * rows_ + unit], sizeof(UnitWrite));
   }
   void make(Page& page) const {

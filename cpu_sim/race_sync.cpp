@@ -257,12 +257,14 @@ void RaceDetector::end_launch(uint32_t rank) {
   const uint32_t host = topology_.host_of(rank);
   agents_[host].known.join(knowledge_of_rank(rank));
   const RaceSite site{host, AccessKind::Write, kFirstLane, Step::None};
+  const Touch leaving = begin_touch(site, agents_[host].epoch, RaceSpace::Global);
   for (uint32_t region = 0; region < topology_.regions.size(); ++region) {
     ShadowArea& shadow = region_area(rank, region);
     shadow.for_each_touched([&](const ShadowPlace& place) {
       const auto leaves = [&](const Record& record) {
-        const uint32_t row = sources_.clock_of(record.source).row;
+        const uint32_t row = sources_.source_agent(record.source).clock.row;
         if (row - rank * topology_.sms < topology_.sms || row == agents_[host].row) return;
+        if (plainly_ordered(leaving, record.epoch, record.source)) return;
         const RaceSite source = sources_.site_of(record.source);
         const AgentState& other = agents_[source.agent];
         const uint32_t epoch =
@@ -277,9 +279,13 @@ void RaceDetector::end_launch(uint32_t rank) {
       };
       for (const Record& record : *place.granule) leaves(record);
       if (place.writes == nullptr) return;
-      for (uint32_t unit = 0; unit < shadow.units(); ++unit)
-        if (const UnitWrite write = place.writes[unit]; write.source != 0)
+      UnitWrite checked;
+      for (uint32_t unit = 0; unit < shadow.units(); ++unit) {
+        const UnitWrite write = place.writes[unit];
+        if (write.source != 0 && write != checked)
           leaves({uint64_t{1} << unit, write.epoch, write.source});
+        checked = write;
+      }
     });
   }
 }

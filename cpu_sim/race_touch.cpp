@@ -5,6 +5,12 @@
 #include "cpu_sim/race_detector.h"
 
 namespace moetwin {
+namespace {
+
+constexpr size_t kMaxUnits = 64;       // of a granule
+constexpr size_t kOrderedRegions = 4;  // remembered beside each other
+
+}  // namespace
 
 ShadowArea& RaceDetector::area(const RaceRange& range, uint64_t& offset) {
   offset = range.offset;
@@ -23,7 +29,7 @@ uint32_t RaceDetector::source_of(const RaceSite& site, uint32_t barrier) {
 
 RaceDetector::Touch RaceDetector::begin_touch(const RaceSite& site, uint32_t epoch, RaceSpace space,
                                               uint32_t barrier) {
-  const AgentState& agent = agents_[site.agent];
+  AgentState& agent = agents_[site.agent];
   return {site,
           space,
           epoch,
@@ -35,10 +41,9 @@ RaceDetector::Touch RaceDetector::begin_touch(const RaceSite& site, uint32_t epo
           agent.known.view()};
 }
 
-void RaceDetector::touch_range(Touch& touch, const RaceRange& range) {
+inline void RaceDetector::touch_area(Touch& touch, const RaceRange& range, ShadowArea& shadow,
+                                     uint64_t offset) {
   if (touches_barriers(range) && !touch.atomic) settle_barrier_uses(range.owner);
-  uint64_t offset = 0;
-  ShadowArea& shadow = area(range, offset);
   touch.range = &range;
   shadow.for_each(offset, range.row_bytes, range.rows, range.pitch,
                   [&](const ShadowPlace& place, uint64_t mask) {
@@ -46,10 +51,19 @@ void RaceDetector::touch_range(Touch& touch, const RaceRange& range) {
                   });
 }
 
+void RaceDetector::touch_range(Touch& touch, const RaceRange& range) {
+  uint64_t offset = 0;
+  ShadowArea& shadow = area(range, offset);
+  touch_area(touch, range, shadow, offset);
+}
+
 void RaceDetector::touch(const RaceSite& site, uint32_t epoch, const RaceRange& range,
                          uint32_t barrier) {
+  uint64_t offset = 0;
+  ShadowArea& shadow = area(range, offset);
+  shadow.prefetch(offset);
   Touch one = begin_touch(site, epoch, range.space, barrier);
-  touch_range(one, range);
+  touch_area(one, range, shadow, offset);
 }
 
 RaceDetector::WarpAccesses::WarpAccesses(RaceDetector& detector, uint32_t agent, AccessKind kind,
@@ -68,6 +82,11 @@ void RaceDetector::WarpAccesses::touch(uint32_t warp, const RaceRange& range) {
     detector_.plain_store(touch_, range);
   else
     detector_.touch_range(touch_, range);
+}
+
+void RaceDetector::WarpAccesses::prefetch(const RaceRange& range) {
+  uint64_t offset = 0;
+  detector_.area(range, offset).prefetch(offset);
 }
 
 /// A read of bytes that its source has read before. No write has come between, or it would have
@@ -91,28 +110,6 @@ bool RaceDetector::read_again(const Touch& touch, Granule& granule, uint64_t mas
   return false;
 }
 
-/// Whether the access is ordered behind an earlier one, fences included. False may also mean that
-/// relation_of() has to tell.
-[[gnu::always_inline]] inline bool RaceDetector::plainly_ordered(const Touch& touch, uint32_t epoch,
-                                                                 uint32_t source) const {
-  const SourceTable::Place place = sources_.place_of(source);
-  const ClockPlace agent = sources_.source_agent(source).clock;
-  const bool async = is_async(place.kind);
-  if (async) {
-    epoch = done_[epoch];
-    if (epoch == 0) return false;
-  } else if (touch.async) {
-    if (SourceTable::same_agent(source, touch.source)) return false;
-    const uint32_t fence = agent.place + fence_place(place.who, touch.space);
-    if (touch.known.at(agent.row, fence) < epoch) return false;
-  }
-  if (SourceTable::same_agent(source, touch.source) && place.load == 0)
-    return (place.who.warps() == touch.site.who.warps() && place.who.one_warp()) ||
-           epoch <= touch.agent->together ||
-           epoch <= touch.known.at(agent.row, agent.place + kOrderAgent);
-  return touch.known.at(agent.row, (place.load != 0 ? 0 : agent.place) + place.clock) >= epoch;
-}
-
 /// Reports the two unless they are ordered. Of `first` the mask has the units in common.
 void RaceDetector::check_order(const Touch& touch, const Record& first, uint64_t granule) {
   const Relation relation = relation_of(first.epoch, first.source, touch.site, touch.space);
@@ -133,6 +130,23 @@ void RaceDetector::check_unit_writes(const Touch& touch, const UnitWrite* writes
     if (write == checked) continue;
     checked = write;
     if (write.source != 0 && !plainly_ordered(touch, write.epoch, write.source))
+      check_order(touch, {left & -left, write.epoch, write.source}, number);
+  }
+}
+
+/// The same for a bulk copy's read of global memory, which comes column by column.
+void RaceDetector::check_columns(const Touch& touch, const UnitWrite* writes, uint64_t number,
+                                 uint64_t mask) {
+  std::vector<UnitWrite>& ordered = touch.agent->ordered;
+  if (ordered.empty()) ordered.resize(kOrderedRegions * kMaxUnits);
+  UnitWrite* const before = &ordered[touch.range->region % kOrderedRegions * kMaxUnits];
+  for (uint64_t left = mask; left != 0; left &= left - 1) {
+    const int unit = std::countr_zero(left);
+    const UnitWrite write = writes[unit];
+    if (write == before[unit] || write.source == 0) continue;
+    if (plainly_ordered(touch, write.epoch, write.source))
+      before[unit] = write;
+    else
       check_order(touch, {left & -left, write.epoch, write.source}, number);
   }
 }
@@ -224,7 +238,12 @@ void RaceDetector::touch_granule(const Touch& touch, Granule& granule, UnitWrite
   } else {
     bool known = false;
     if (read_again(touch, granule, mask, known)) return;
-    if (writes != nullptr && !known) check_unit_writes(touch, writes, number, mask);
+    if (writes != nullptr && !known) {
+      if (touch.async)
+        check_columns(touch, writes, number, mask);
+      else
+        check_unit_writes(touch, writes, number, mask);
+    }
     same = read_over(touch, granule, number, mask, known);
   }
   if (same != nullptr)

@@ -99,6 +99,10 @@ void SimMachine::note_copied_rows(const RowPlaces& places, uint32_t offset, uint
   note_put_off_reads();
   Accesses writes(*checker_, sim_.id_of(agent_), AccessKind::Write, step, RaceSpace::Global);
   Accesses reads(*checker_, sim_.id_of(agent_), AccessKind::Read, step, RaceSpace::Shared);
+  for (uint32_t row = 0; row < valid; ++row) {
+    const RaceRange place = sim_.race_range(places[row] + offset, bytes);
+    if (lies_inside(sim_, place)) writes.prefetch(place);
+  }
   for (uint32_t row = 0; row < valid; row += kRowsAtOnce) {
     const uint32_t warp = row / kRowsAtOnce % kWarpgroupWarps;
     const uint32_t end = std::min(valid, row + kRowsAtOnce);
