@@ -5,25 +5,20 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
-#include <functional>
 #include <type_traits>
-#include <utility>
 
-#include "cpu_sim/simulation.h"
+#include "cpu_sim/sim_memory.h"
 
 namespace moetwin {
 
-class SimMachine {
+class SimMachine : public SimMemory {
  public:
   static constexpr uint32_t kRowPairs = kSliceN / 2;
   static constexpr uint32_t kPairsPerChunk = 4;
   static constexpr uint32_t kMaxSlices = 2;
-  static constexpr uint32_t kAllLanes = UINT32_MAX;
 
-  template <class T>
-  using Lanes = std::array<T, kWarpgroupThreads>;
+  using SimMemory::SimMemory;
 
   template <class T>
   struct RowValues {
@@ -70,144 +65,6 @@ class SimMachine {
     uint32_t half_column(uint32_t p) const { return 2 * p; }
     float max(float value) const { return value; }
   };
-
-  /// For one launch.
-  SimMachine(Simulation& sim, Agent& agent)
-      : sim_(sim),
-        agent_(agent),
-        cta_(sim.cta(agent)),
-        checker_(sim.checker()),
-        stamp_(sim.stamp(agent)) {}
-
-  // Who.
-  uint32_t rank() const { return agent_.rank; }
-  uint32_t sm() const { return agent_.sm; }
-  uint32_t agent() const { return agent_.number; }
-  uint32_t num_tokens() const { return sim_.rank(agent_.rank).num_tokens; }
-  bool math() const { return sim_.math(); }
-
-  // Lanes.
-  template <class F>
-  void lanes(F&& f) {
-    sim_.visible(agent_);
-    const uint32_t count = agent_.warps * kWarpLanes;
-    if (!sim_.scheduler().shuffles_lanes()) {
-      for (lane_ = 0; lane_ < count; ++lane_) f(lane_);
-    } else {
-      // An odd step visits every lane of a power of two once.
-      const uint64_t random = sim_.scheduler().random(sim_.id_of(agent_));
-      const uint32_t step = static_cast<uint32_t>(random >> 32) | 1;
-      for (uint32_t i = 0; i < count; ++i) {
-        lane_ = (static_cast<uint32_t>(random) + i * step) % count;
-        f(lane_);
-      }
-    }
-    end_of_lanes();
-  }
-
-  template <class F>
-  auto elect(F&& f) {
-    sim_.visible(agent_);
-    lane_ = 0;
-    if constexpr (std::is_void_v<decltype(f())>) {
-      f();
-      end_of_lanes();
-    } else {
-      const auto value = f();
-      end_of_lanes();
-      return value;
-    }
-  }
-
-  uint32_t lanes_sum(const Lanes<uint32_t>& v) const {
-    uint32_t sum = 0;
-    for (uint32_t lane = 0; lane < kWarpLanes; ++lane) sum += v[lane];
-    return sum;
-  }
-  uint32_t lanes_min(const Lanes<uint32_t>& v) const {
-    return *std::min_element(v.begin(), v.begin() + kWarpLanes);
-  }
-  Lanes<uint32_t> lanes_scan(const Lanes<uint32_t>& v) const {
-    Lanes<uint32_t> through{};
-    uint32_t sum = 0;
-    for (uint32_t lane = 0; lane < kWarpLanes; ++lane) through[lane] = sum += v[lane];
-    return through;
-  }
-  template <class F>
-  uint32_t ballot(F&& f) {
-    uint32_t mask = 0;
-    for (lane_ = 0; lane_ < kWarpLanes; ++lane_) mask |= uint32_t{f(lane_)} << lane_;
-    lane_ = kAllLanes;
-    if (checker_) note_put_off_reads();
-    return mask;
-  }
-
-  void token_done(Step step) {
-    ++sim_.counts().rows_combined;
-    trace(TraceKind::TokenDone, step);
-  }
-
-  // Memory.
-  template <class T>
-  Global<T> region(Region region) const {
-    return {pack_address(agent_.rank, static_cast<uint32_t>(region), 0)};
-  }
-  Global<float> w1_scales() const { return {pack_address(agent_.rank, kW1ScalesRegion, 0)}; }
-  Global<float> w2_scales() const { return {pack_address(agent_.rank, kW2ScalesRegion, 0)}; }
-  template <class T>
-  Global<T> remote(Global<T> place, uint32_t rank) const {
-    return {pack_address(rank, address_region(place.address), address_offset(place.address))};
-  }
-
-  template <class T>
-  T load(Global<T> from, Step step = Step::None) {
-    cost(sim_.costs().global_access / kWarpLanes);
-    if (checker_) note(AccessKind::Read, from.address, sizeof(T), step);
-    if (watched(from.address)) sim_.synced(sim_.id_of(agent_), step, SyncOp::Read, from.address, 0);
-    sim_.touched(agent_, step, DataOp::Load, from.address);
-    return peek(from, step);
-  }
-  template <class T>
-  T load(Shared<T> from, Step step = Step::None) {
-    if (checker_) note(AccessKind::Read, from.offset, sizeof(T), step);
-    return peek(from, step);
-  }
-  template <class T>
-  void store(Global<T> to, T value, Step step) {
-    if (!spared(to.address) && dropped(step)) return;
-    if (checker_) note(AccessKind::Write, to.address, sizeof(T), step);
-    poke(to, value, step);
-    sim_.touched(agent_, step, DataOp::Store, to.address, &value);
-    if constexpr (std::is_integral_v<T>)
-      if (watched(to.address))
-        sim_.synced(sim_.id_of(agent_), step, SyncOp::Write, to.address, value);
-  }
-  template <class T>
-  void store(Shared<T> to, T value, Step step) {
-    if (dropped(step)) return;
-    if (checker_) note(AccessKind::Write, to.offset, sizeof(T), step);
-    poke(to, value, step);
-    if constexpr (std::is_same_v<T, TaskEntry>)
-      sim_.touched(agent_, step, DataOp::Store, sync_object_shared(agent_.cta, to.offset), &value);
-  }
-  template <class T>
-  T fetch_add(Global<T> to, T value, Order order, Scope scope, Step step) {
-    return add_word(to, value, order, scope, step, SyncOp::Fetch);
-  }
-  template <class T>
-  T fetch_add(Shared<T> to, T value, Order order, Scope scope, Step step) {
-    return add_word(to, value, order, scope, step, SyncOp::Fetch);
-  }
-  template <class T>
-  void reduce_add(Global<T> to, T value, Order order, Scope scope, Step step) {
-    add_word(to, value, order, scope, step, SyncOp::Add);
-  }
-  template <class T>
-  void reduce_add(Shared<T> to, T value, Order order, Scope scope, Step step) {
-    add_word(to, value, order, scope, step, SyncOp::Add);
-  }
-  void wait_until(Global<uint32_t> word, Awaited awaited, Scope scope, Step step);
-  void bound(uint32_t index, uint64_t limit, Step step, uint32_t expert);
 
   // Barriers.
   void sync(Step step);
@@ -323,7 +180,7 @@ class SimMachine {
                  Shared<uint8_t> from, Step step) {
     sim_.visible(agent_);
     const uint64_t begin = agent_.time;
-    if (checker_) note_copied_rows(places, offset, valid, bytes, from, step);
+    if (checker_) notes_.copied_rows({places.data(), valid}, offset, from.offset, bytes, step);
     for (uint32_t row = 0; row < valid; ++row) {
       lane_ = row % 16 * 8 + 1;  // one of the eight that copy the row
       const uint64_t place = places[row] + offset;
@@ -344,205 +201,22 @@ class SimMachine {
   /// Accesses to payload that exists as tags only.
   template <class Place>
   void skipped_payload(Place place, SkippedPayload payload, Step step) {
-    if (checker_) note_in_turn(race_range(place, payload.bytes), payload, step);
+    if (checker_) notes_.in_turn(race_range(place, payload.bytes), payload, step);
     if constexpr (std::is_same_v<Place, Global<Bf16x8>>)
       sim_.touched(agent_, step, payload.writes ? DataOp::Store : DataOp::Load, place.address);
   }
 
- protected:
-  Role role() const { return agent_.role; }
-  bool mutated(MutantKind kind, Step step) {
-    const Mutant& mutant = sim_.mutant();
-    return mutant.kind == kind && mutant.step == step && mutated_visit();
-  }
-
-  Simulation& sim_;
-
  private:
-  void trace(TraceKind kind, Step step, TraceObject what = TraceObject::Nothing,
-             uint64_t object = 0, uint32_t value = 0) {
-    if (sim_.traced()) [[unlikely]]
-      sim_.log(agent_, kind, step, what, object, value);
-  }
-  void cost(uint64_t nanoseconds) { agent_.time += nanoseconds; }
-  bool mutated_visit();
-  /// Whether a mutant that drops stores leaves those to this place alone.
-  bool spared(uint64_t address) const {
-    const Region only = sim_.mutant().region;
-    return only != Region::Count && address_region(address) != static_cast<uint32_t>(only);
-  }
-  template <class T>
-  T add_word(Global<T> to, T value, Order order, Scope scope, Step step, SyncOp op) {
-    if (dropped(step)) return T{0};
-    weaken(order, scope, step);
-    synchronised_ |= order != Order::Relaxed;
-    if (order == Order::Release)
-      trace(TraceKind::Arrive, step, TraceObject::Word, to.address, static_cast<uint32_t>(value));
-    cost(sim_.costs().global_access);
-    if (mutated(MutantKind::AddOne, step)) value = std::min(value, T{1});
-    value += static_cast<T>(delta(MutantKind::Count, step));
-    if (checker_) note_add(to.address, sizeof(T), order, scope, step);
-    const T old = peek(to, step);
-    const T sum = static_cast<T>(old + value);
-    std::memcpy(writable(to.address, sizeof(T), alignof(T), step), &sum, sizeof(T));
-    sim_.synced(sim_.id_of(agent_), step, op, to.address, static_cast<uint64_t>(sum));
-    if constexpr (sizeof(T) == 4) notify(to.address, std::bit_cast<uint32_t>(sum), scope);
-    return old;
-  }
-  template <class T>
-  T add_word(Shared<T> to, T value, Order order, Scope scope, Step step, SyncOp op) {
-    if (checker_) note_add(to.offset, sizeof(T), order, scope, step);
-    const T old = peek(to, step);
-    poke(to, static_cast<T>(old + value), step);
-    sim_.synced(sim_.id_of(agent_), step, op, sync_object_shared(agent_.cta, to.offset),
-                old + value);
-    return old;
-  }
-  /// Whether the observer wants to know of plain accesses to a place: to words, not to payload.
-  bool watched(uint64_t address) const {
-    return sim_.observed() && address_region(address) < kNumRegions &&
-           region_info(static_cast<Region>(address_region(address))).persistence !=
-               Persistence::Launch;
-  }
-  bool dropped(Step step) { return mutated(MutantKind::Drop, step); }
-  int64_t delta(MutantKind kind, Step step) {
-    return mutated(kind, step) ? sim_.mutant().delta : 0;
-  }
-
-  /// Applies a mutant of order or scope to a call at `step`.
-  void weaken(Order& order, Scope& scope, Step step) {
-    if (mutated(MutantKind::Order, step)) order = Order::Relaxed;
-    if (mutated(MutantKind::Scope, step)) scope = narrower(scope);
-  }
-  /// Whether a mutant moves this call behind its next neighbour; `call` then makes it there.
-  template <class F>
-  bool postponed(Step step, F call) {
-    if (in_postponed_ || !mutated(MutantKind::Swap, step)) return false;
-    postponed_ = std::move(call);
-    neighbours_left_ = std::max<int64_t>(1, sim_.mutant().delta);
-    return true;
-  }
-  /// A synchronising call has been made: a postponed one may be due.
-  void synchronised() {
-    if (postponed_ && !in_postponed_ && --neighbours_left_ == 0) make_postponed_call();
-  }
-  void make_postponed_call();
-  /// The lanes of each warp are together again.
-  void end_of_lanes() {
-    lane_ = kAllLanes;
-    if (checker_) {
-      note_put_off_reads();
-      checker_->warps_together(sim_.id_of(agent_));
-    }
-    if (std::exchange(synchronised_, false)) synchronised();
-  }
-
-  // The same without telling the checker.
-  template <class T>
-  T peek(Global<T> from, Step step) {
-    if constexpr (std::is_same_v<T, float>) {
-      if (address_region(from.address) >= kNumRegions)
-        return sim_.weight_scale(agent_, from.address, step, lane_);
-      if (!math() && address_region(from.address) == static_cast<uint32_t>(Region::TokenScales))
-        return token_scale_tag(from.address);
-    }
-    T value;
-    std::memcpy(&value, readable(from.address, sizeof(T), alignof(T), step), sizeof(T));
-    return value;
-  }
-  template <class T>
-  T peek(Shared<T> from, Step step) {
-    T value;
-    std::memcpy(&value, readable_shared(from.offset, sizeof(T), alignof(T), step), sizeof(T));
-    return value;
-  }
-  template <class T>
-  void poke(Global<T> to, T value, Step step) {
-    cost(sim_.costs().shared_access);
-    std::memcpy(writable(to.address, sizeof(T), alignof(T), step), &value, sizeof(T));
-    if constexpr (sizeof(T) == 4) notify(to.address, std::bit_cast<uint32_t>(value), Scope::Cta);
-  }
-  template <class T>
-  void poke(Shared<T> to, T value, Step step) {
-    std::memcpy(writable_shared(to.offset, sizeof(T), alignof(T), step), &value, sizeof(T));
-  }
-
-  // What the checker is told.
-  Who who() const {
-    if (lane_ == kAllLanes) return all_warps(agent_.warps);
-    return lane_ == 0 ? kFirstLane : warp_of(lane_ / kWarpLanes);
-  }
-  /// A read by one lane that the checker has not been told of yet, because the next lanes may read
-  /// on from there. Nothing that synchronises may come before it is told.
-  struct PutOffRead {
-    RaceRange range;  ///< no bytes: none
-    Who who;
-    Step step = Step::None;
-  };
-  void put_off(const RaceRange& range, Step step);
-  void note_put_off(PutOffRead& read);
-  void note_put_off_reads() {
-    for (PutOffRead& read : put_off_reads_)
-      if (read.range.row_bytes != 0) note_put_off(read);
-  }
-  void note(AccessKind kind, uint64_t address, uint64_t bytes, Step step);
-  void note(AccessKind kind, uint32_t shared, uint64_t bytes, Step step);
-  void note_add(uint64_t address, uint64_t bytes, Order order, Scope scope, Step step);
-  void note_add(uint32_t shared, uint64_t bytes, Order order, Scope scope, Step step);
-  /// Consecutive pieces, touched by the agent's warps in turn.
-  void note_in_turn(const RaceRange& range, SkippedPayload payload, Step step);
-  /// The accesses of copy_rows().
-  void note_copied_rows(const RowPlaces& places, uint32_t offset, uint32_t valid, uint32_t bytes,
-                        Shared<uint8_t> from, Step step);
   template <class Place>
   void note_rows(AccessKind kind, Place rows, uint32_t valid, Step step) {
     constexpr auto kRow = static_cast<uint32_t>(sizeof(decltype(pointee(rows))));
     const uint32_t bytes = valid * kRow;
-    note_in_turn(race_range(rows, bytes), {writes(kind), bytes, kRowsPerWarp * kRow}, step);
-  }
-  template <class T>
-  RaceRange race_range(Global<T> place, uint64_t bytes) const {
-    return sim_.race_range(place.address, bytes);
-  }
-  template <class T>
-  RaceRange race_range(Shared<T> place, uint64_t bytes) const {
-    return sim_.race_range(agent_, place.offset, bytes);
+    notes_.in_turn(race_range(rows, bytes), {writes(kind), bytes, kRowsPerWarp * kRow}, step);
   }
   template <class T>
   static T pointee(Global<T>);
   template <class T>
   static T pointee(Shared<T>);
-
-  const uint8_t* readable(uint64_t address, uint64_t bytes, uint64_t alignment, Step step) {
-    const uint8_t* data = sim_.global_bytes(agent_, address, bytes, alignment, step, lane_);
-    const PoisonedBytes& memory = sim_.rank(address_rank(address)).memory;
-    if (!memory.stamped(sim_.memory_offset(address), bytes, stamp_)) [[unlikely]]
-      undefined_global(address, bytes, step);
-    return data;
-  }
-  uint8_t* writable(uint64_t address, uint64_t bytes, uint64_t alignment, Step step) {
-    uint8_t* data = sim_.global_bytes(agent_, address, bytes, alignment, step, lane_);
-    const Stamp stamp = kLastingRegion[address_region(address)] ? kLastingStamp : stamp_;
-    sim_.rank(address_rank(address)).memory.set_stamps(sim_.memory_offset(address), bytes, stamp);
-    return data;
-  }
-  const uint8_t* readable_shared(uint32_t offset, uint32_t bytes, uint32_t alignment, Step step) {
-    const uint8_t* data = sim_.shared_bytes(agent_, offset, bytes, alignment, step, lane_);
-    if (!cta_.shared.stamped(offset, bytes, stamp_)) [[unlikely]]
-      undefined_shared(offset, bytes, step);
-    return data;
-  }
-  uint8_t* writable_shared(uint32_t offset, uint32_t bytes, uint32_t alignment, Step step) {
-    uint8_t* data = sim_.shared_bytes(agent_, offset, bytes, alignment, step, lane_);
-    cta_.shared.set_stamps(offset, bytes, stamp_);
-    return data;
-  }
-  void undefined_global(uint64_t address, uint64_t bytes, Step step);
-  void undefined_shared(uint32_t offset, uint32_t bytes, Step step);
-  void notify(uint64_t address, uint32_t value, Scope scope) {
-    sim_.word_changed(address, value, agent_.time, scope);
-  }
-  void wait_named(uint32_t bar, uint64_t round, Step step);
   bool arrive_named(NamedBarrier barrier, uint32_t threads, bool waits, Step step, uint64_t& round);
   void bulk(Copy::Kind kind, uint64_t global, uint32_t shared, uint32_t bytes, Mbarrier bar,
             Step step);
@@ -555,21 +229,10 @@ class SimMachine {
   void read_operand_tags(Accumulator& total, const Accumulator& product, Step step);
   void check_scale_tags(const Accumulator& total, const Accumulator& product,
                         const RowValues<float>& scales);
-  float token_scale_tag(uint64_t address) const;
   void stage_tags(const Accumulator& total, Shared<uint8_t> staging);
   void scatter_tag(uint64_t address, Shared<uint8_t> from, uint32_t row, uint32_t bytes, Step step);
 
-  Agent& agent_;
-  Cta& cta_;
-  RaceDetector* const checker_;  ///< null: nothing is checked
-  const Stamp stamp_;            ///< of this launch
-  uint32_t lane_ = kAllLanes;
-  std::array<PutOffRead, 2> put_off_reads_;  ///< by RaceSpace
-  bool synchronised_ = false;                ///< a lane has released or acquired
-  std::function<void()> postponed_;
   Accumulator* late_product_ = nullptr;  ///< whose wait is postponed, while it lives
-  int64_t neighbours_left_ = 0;
-  bool in_postponed_ = false;
   uint32_t tiles_begun_ = 0;
   uint32_t k_blocks_a_step_ = 1;  ///< blocks of K that a step of this tile stands for
 };

@@ -46,13 +46,6 @@ void SimMachine::check_scale_tags(const Accumulator& total, const Accumulator& p
                    alignof(float), Step::MathReadScales));
 }
 
-float SimMachine::token_scale_tag(uint64_t address) const {
-  const uint32_t rank = address_rank(address);
-  const uint32_t blocks = sim_.launch(agent_.rank).args.shape.hidden_blocks();
-  const auto token = static_cast<uint32_t>(address_offset(address) / 4 / blocks);
-  return float_of_bits(scale_tag(row_tag(sim_.rank(agent_.rank).launch, rank, token)));
-}
-
 void SimMachine::read_operand_tags(Accumulator& total, const Accumulator& product, Step step) {
   const KernelPlan& plan = sim_.plan();
   const uint32_t stage = (product.a.offset - plan.shared.stage_a) / plan.stage_a_bytes();

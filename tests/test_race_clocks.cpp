@@ -6,13 +6,14 @@
 
 #include "cpu_sim/race_clocks.h"
 #include "model/counter_random.h"
+#include "tests/simd_targets.h"
 
 using namespace moetwin;
 
 namespace {
 
 constexpr uint32_t kRows = 3;
-constexpr uint32_t kPlaces = 5;
+constexpr uint32_t kPlaces = 37;  // of a few vectors, the last one partly filled
 constexpr uint32_t kClocks = 6;
 using Plain = std::vector<uint32_t>;
 
@@ -23,37 +24,14 @@ bool equal(const VectorClock& clock, const Plain& plain) {
   return true;
 }
 
-}  // namespace
-
-TEST_CASE("race_clocks: a clock that learnt nothing is zero everywhere") {
-  ClockSpace space(kRows, kPlaces);
-  VectorClock clock(space);
-  CHECK(equal(clock, Plain(kRows * kPlaces, 0)));
-  VectorClock other(space);
-  clock.join(other);
-  CHECK(equal(clock, Plain(kRows * kPlaces, 0)));
-}
-
-TEST_CASE("race_clocks: a clock keeps what it learnt when its teacher learns more") {
-  ClockSpace space(kRows, kPlaces);
-  VectorClock teacher(space);
-  VectorClock pupil(space);
-  teacher.raise(1, 2, 7);
-  pupil.join(teacher);
-  teacher.raise(1, 2, 9);
-  CHECK(pupil.at(1, 2) == 7);
-  pupil.raise(1, 3, 4);
-  CHECK(teacher.at(1, 3) == 0);
-}
-
-TEST_CASE("race_clocks: joins, raises, moves and clears in any order equal plain arrays") {
+void compare_with_arrays(uint64_t operations) {
   ClockSpace space(kRows, kPlaces);
   std::vector<VectorClock> clocks;
   std::vector<Plain> plain(kClocks, Plain(kRows * kPlaces, 0));
   // Two of each home, and two of none.
   for (const uint32_t home : {0u, 0u, 1u, 1u, VectorClock::kNoHome, VectorClock::kNoHome})
     clocks.emplace_back(space, home);
-  for (uint64_t i = 0; i < 40000; ++i) {
+  for (uint64_t i = 0; i < operations; ++i) {
     const uint64_t random = detail::mix64(i);
     const auto a = static_cast<uint32_t>(random % kClocks);
     const auto b = static_cast<uint32_t>(random >> 8) % kClocks;
@@ -82,4 +60,31 @@ TEST_CASE("race_clocks: joins, raises, moves and clears in any order equal plain
     REQUIRE(equal(clocks[a], plain[a]));
     REQUIRE(equal(clocks[b], plain[b]));
   }
+}
+
+}  // namespace
+
+TEST_CASE("race_clocks: a clock that learnt nothing is zero everywhere") {
+  ClockSpace space(kRows, kPlaces);
+  VectorClock clock(space);
+  CHECK(equal(clock, Plain(kRows * kPlaces, 0)));
+  VectorClock other(space);
+  clock.join(other);
+  CHECK(equal(clock, Plain(kRows * kPlaces, 0)));
+}
+
+TEST_CASE("race_clocks: a clock keeps what it learnt when its teacher learns more") {
+  ClockSpace space(kRows, kPlaces);
+  VectorClock teacher(space);
+  VectorClock pupil(space);
+  teacher.raise(1, 2, 7);
+  pupil.join(teacher);
+  teacher.raise(1, 2, 9);
+  CHECK(pupil.at(1, 2) == 7);
+  pupil.raise(1, 3, 4);
+  CHECK(teacher.at(1, 3) == 0);
+}
+
+TEST_CASE("race_clocks: joins, raises, moves and clears in any order equal plain arrays") {
+  test::for_each_simd_target([] { compare_with_arrays(8000); });
 }
