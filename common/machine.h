@@ -117,17 +117,18 @@ struct PipelineState {
 ///           64 rows of 64 bytes, staged; prefetch(tensor): it will be copied; bulk_commit,
 ///           bulk_wait(BulkDone): all groups of this agent
 /// tensor    Accumulator: 64 x 128 f32; kMaxSlices: the most that an agent has at once;
+///           operand(shared): a staged tile as mma takes it, Operand + bytes: further on in it;
 ///           mma<steps>(product, acc, a, b, first_k): product = chained K=32 steps from +0 on the
-///           agent's 64 rows of a staged tile, to be promoted into acc; mma_commit, mma_wait;
+///           agent's 64 rows of operand a, to be promoted into acc; mma_commit, mma_wait;
 ///           promote() stepped_k_blocks(n): how many of a tile's n blocks of K the agent walks
 ///           through, asked once a tile; n, or 1 where the machine lets one stand for all (payload
 ///           tags)
 /// rows      RowValues<T>: a value for each of the 64 rows of a warpgroup's tile, held by the row's
 ///           owner (four lanes on the GPU); load_rows, store_rows; for_slices<n>(accumulators,
 ///           f) f(slice, accumulator) and for_rows(accumulator, staging, f) f(row view), in order;
-///           staged_byte(row, row bytes, byte): where a byte of a staged row lies; find_rows(valid,
-///           row bytes, f): the places f(row) in global memory that copy_rows() then copies staged
-///           rows to
+///           staged_byte(row, row bytes, byte): where a byte of a staged row lies;
+///           find_rows(valid, row bytes, read, place): the places place(read(row)) in global memory
+///           that copy_rows() then copies staged rows to
 /// progress  token_done(step): the agent has written y of one more token; counted, never waited for
 /// math()    false when payloads are tags and arithmetic is skipped
 template <class M>

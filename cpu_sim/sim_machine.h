@@ -110,9 +110,11 @@ class SimMachine : public SimMemory {
     return step ? k_blocks : 1;
   }
   void clear(Accumulator& total, uint32_t valid);
+  using Operand = Shared<uint8_t>;
+  static Operand operand(Shared<uint8_t> place) { return place; }
   template <uint32_t kSteps>
-  void mma(Accumulator& product, Accumulator& total, Shared<uint8_t> a, Shared<uint8_t> b,
-           uint32_t first_step, Step step) {
+  void mma(Accumulator& product, Accumulator& total, Operand a, Operand b, uint32_t first_step,
+           Step step) {
     product.total = &total;
     issue_mma(product, a, b, first_step, kSteps, step);
   }
@@ -162,14 +164,14 @@ class SimMachine : public SimMemory {
 
   using RowPlaces = std::array<uint64_t, kMathRows>;
 
-  /// The places that `to(row)` names for the first `valid` rows.
-  template <class F>
-  RowPlaces find_rows(uint32_t valid, uint32_t /*row_bytes*/, F&& to) {
+  /// The places that `place` names for what `read` reads of the first `valid` rows.
+  template <class Read, class Place>
+  RowPlaces find_rows(uint32_t valid, uint32_t /*row_bytes*/, Read&& read, Place&& place) {
     sim_.visible(agent_);
     RowPlaces places{};
     for (uint32_t row = 0; row < valid; ++row) {
       lane_ = row % 16 * 8 + 1;  // one of the eight that copy the row
-      places[row] = Global<uint8_t>{to(row)}.address;
+      places[row] = Global<uint8_t>{place(read(row))}.address;
     }
     end_of_lanes();
     return places;

@@ -261,15 +261,19 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
     for (float& value : total.value) value = 0.0f;
   }
 
+  using Operand = wgmma::Operand;
+
+  __device__ __forceinline__ Operand operand(Shared<uint8_t> place) const {
+    return wgmma::operand(
+        static_cast<uint32_t>(__cvta_generic_to_shared(ptx::shared_pointer(place))));
+  }
+
   template <uint32_t kSteps>
-  __device__ __forceinline__ void mma(Accumulator& product, const Accumulator& /*total*/,
-                                      Shared<uint8_t> a, Shared<uint8_t> b, uint32_t first_k,
-                                      Step step) {
+  __device__ __forceinline__ void mma(Accumulator& product, const Accumulator& /*total*/, Operand a,
+                                      Operand b, uint32_t first_k, Step step) {
     trace_elected(TraceKind::Begin, step);
-    const uint64_t skipped = first_k * wgmma::kStepOfK;
-    const uint64_t a_rows = wgmma::descriptor(shared_address(a)) + skipped;
-    const uint64_t b_rows = wgmma::descriptor(shared_address(b)) + skipped;
-    wgmma::multiply<kSteps>(product.value, a_rows, b_rows);
+    const uint32_t skipped = first_k * kMmaK;
+    wgmma::multiply<kSteps>(product.value, a + skipped, b + skipped);
   }
   __device__ __forceinline__ void mma_commit(Step) { wgmma::commit(); }
   __device__ __forceinline__ void mma_wait(Accumulator& product, Step step) {
@@ -344,15 +348,19 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
     uint64_t address[kRowCopies];
   };
 
-  /// Eight lanes a row of 128 bytes: each warp writes whole lines.
-  template <class F>
-  __device__ __forceinline__ RowPlaces find_rows(uint32_t valid, uint32_t row_bytes, F&& to) const {
+  /// Eight lanes a row of 128 bytes: each warp writes whole lines. All rows are read before the
+  /// first is placed; those past `valid` lie inside their buffer, and nobody uses them.
+  template <class Read, class Place>
+  __device__ __forceinline__ RowPlaces find_rows(uint32_t valid, uint32_t row_bytes, Read&& read,
+                                                 Place&& place) const {
+    decltype(read(0u)) values[kRowCopies];
+    MOETWIN_UNROLL
+    for (uint32_t i = 0; i < kRowCopies; ++i) values[i] = read(copied_row(i, row_bytes));
     RowPlaces places{};
     MOETWIN_UNROLL
-    for (uint32_t i = 0; i < kRowCopies; ++i) {
-      const uint32_t row = copied_row(i, row_bytes);
-      if (row < valid) places.address[i] = Global<uint8_t>{to(row)}.address;
-    }
+    for (uint32_t i = 0; i < kRowCopies; ++i)
+      if (copied_row(i, row_bytes) < valid)
+        places.address[i] = Global<uint8_t>{place(values[i])}.address;
     return places;
   }
   __device__ __forceinline__ void copy_rows(const RowPlaces& places, uint32_t offset,
@@ -388,9 +396,6 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
     return lane() / kWarpLanes * 16 + warp_lane() / kLanesPerRow + kRowStep * place;
   }
 
-  __device__ __forceinline__ uint32_t shared_address(Shared<uint8_t> place) const {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(ptx::shared_pointer(place)));
-  }
   __device__ __forceinline__ const CUtensorMap* map(TensorMap which) const {
     const Global<RankMaps> own = Global<RankMaps>{params_.maps} + (rank() - params_.local.first);
     return &ptx::global_pointer(own)->map[static_cast<uint32_t>(which)];

@@ -22,17 +22,27 @@ namespace wgmma {
 /// Rows of 128 bytes in groups of eight; the swizzle exchanges 16-byte units inside a group.
 constexpr uint64_t kGroupBytes = 8 * kBlockK;
 constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
-constexpr uint64_t kUnusedLeadingOffset = uint64_t{1} << 16;
+constexpr uint32_t kUnusedLeadingOffset = 1u << 16;
 
-/// The operand that starts at shared address `address`: a multiple of 1024 plus, for a later step
-/// of K, kMmaK bytes each; the hardware swizzles by address bits, so this just adds.
-__device__ __forceinline__ uint64_t descriptor(uint32_t address) {
-  return kSwizzle128 | (kGroupBytes >> 4) << 32 | kUnusedLeadingOffset |
-         static_cast<uint64_t>((address & 0x3FFFF) >> 4);
+/// A 128-byte swizzled operand as instructions name it: the half of its descriptor that differs
+/// from operand to operand.
+struct Operand {
+  uint32_t low;
+
+  /// `bytes` further on: whole rows of 128, in groups of eight, or steps of K. The hardware
+  /// swizzles by address bits, so this just adds.
+  __device__ __forceinline__ Operand operator+(uint32_t bytes) const {
+    return {low + (bytes >> 4)};
+  }
+  __device__ __forceinline__ uint64_t descriptor() const {
+    return kSwizzle128 | (kGroupBytes >> 4) << 32 | low;
+  }
+};
+
+/// The operand that starts at shared address `address`, a multiple of 1024.
+__device__ __forceinline__ Operand operand(uint32_t address) {
+  return {kUnusedLeadingOffset | (address & 0x3FFFF) >> 4};
 }
-
-/// What one step of K adds to a descriptor.
-constexpr uint64_t kStepOfK = kMmaK >> 4;
 
 /// Orders register and shared-memory accesses of the warpgroup before its multiplications.
 __device__ __forceinline__ void fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -79,13 +89,13 @@ __device__ __forceinline__ void chained_step(float (&d)[AccumulatorTile::kRegist
 /// `kSteps` steps of K from zero, in one straight line: a branch between them would make the
 /// compiler fence the registers again.
 template <uint32_t kSteps>
-__device__ __forceinline__ void multiply(float (&d)[AccumulatorTile::kRegisters], uint64_t a,
-                                         uint64_t b) {
+__device__ __forceinline__ void multiply(float (&d)[AccumulatorTile::kRegisters], Operand a,
+                                         Operand b) {
   fence();
-  first_step(d, a, b);
+  first_step(d, a.descriptor(), b.descriptor());
   MOETWIN_UNROLL
   for (uint32_t step = 1; step < kSteps; ++step)
-    chained_step(d, a + step * kStepOfK, b + step * kStepOfK);
+    chained_step(d, (a + step * kMmaK).descriptor(), (b + step * kMmaK).descriptor());
 }
 
 /// Retires every multiplication of the warpgroup; its results may be read after it, not before, so

@@ -37,11 +37,21 @@ MOETWIN_ROLE void for_each_vector(uint32_t lane, uint32_t columns, F&& f) {
   }
 }
 
-/// Where a math warpgroup's stage lies.
-template <Machine M>
-MOETWIN_ROLE Shared<uint8_t> combine_buffer(M& m, const KernelArgs& args, uint32_t stage) {
-  return {args.plan.shared.stage_a +
-          (m.agent() * args.plan.combine_stages + stage) * kCombineStageBytes};
+/// A math warpgroup's stages: a buffer and an mbarrier each.
+struct CombineStages {
+  uint32_t count;
+  Shared<uint8_t> first_buffer;
+  Mbarrier first_bar;
+
+  MOETWIN_HD constexpr Shared<uint8_t> buffer(uint32_t stage) const {
+    return first_buffer + stage * kCombineStageBytes;
+  }
+  MOETWIN_HD constexpr Mbarrier bar(uint32_t stage) const { return {first_bar.index + stage}; }
+};
+
+MOETWIN_HD constexpr CombineStages combine_stages(const KernelPlan& plan, uint32_t warpgroup) {
+  const uint32_t before = warpgroup * plan.combine_stages * kCombineStageBytes;
+  return {plan.combine_stages, {plan.shared.stage_a + before}, plan.combine(warpgroup, 0)};
 }
 
 /// A token's experts, one a lane of each warp; and which of its slots are routed, one bit each.
@@ -107,9 +117,11 @@ struct RowLoader {
   uint32_t left = 0;   ///< its routed slots that are not loaded
   uint32_t stage = 0;  ///< that is loaded next
   TokenRoutes<M> next_routes;
+  CombineStages stages;
 
   /// Finds the first row; nothing is loaded yet.
   MOETWIN_ROLE void prepare(M& m, const KernelArgs& args) {
+    stages = combine_stages(args.plan, m.agent());
     unit = first_unit(m, args.plan);
     units = num_combine_units(args, m.num_tokens());
     if (unit < units) next_routes = load_routes(m, args, combine_unit(args, unit).token);
@@ -120,13 +132,13 @@ struct RowLoader {
   MOETWIN_ROLE void load_next(M& m, const KernelArgs& args) {
     if (unit >= units) return;
     const auto rows = m.template region<uint8_t>(Region::CombineRows);
-    const Mbarrier bar = args.plan.combine(m.agent(), stage);
+    const Mbarrier bar = stages.bar(stage);
     const uint32_t bytes = chunk_columns(args, part.column) * 2;
     m.mbarrier_expect(bar, bytes, Step::CombineLoad);
-    m.bulk_load(combine_buffer(m, args, stage),
+    m.bulk_load(stages.buffer(stage),
                 rows + 2 * combine_index(args.shape, lowest_set_bit(left), part.token, part.column),
                 bytes, bar, Step::CombineLoad);
-    stage = stage + 1 == args.plan.combine_stages ? 0 : stage + 1;
+    stage = stage + 1 == stages.count ? 0 : stage + 1;
     left &= left - 1;
     if (left == 0) {
       unit += combine_stride(args.plan);
@@ -163,30 +175,32 @@ MOETWIN_ROLE void combine_chunk(M& m, const KernelArgs& args, RowLoader<M>& load
                                 PipelineState& loaded, uint32_t token, uint32_t slots,
                                 uint32_t column) {
   const uint32_t columns = chunk_columns(args, column);
-  const uint32_t batch = (args.plan.combine_stages + 1) / 2;
+  const uint32_t batch = (loader.stages.count + 1) / 2;
   const auto rules = rules_of(m);
   typename M::template Lanes<CombineSum> sum;
   if (m.math()) m.lanes([&](uint32_t lane) { sum[lane] = CombineSum{}; });
   uint32_t read = 0;  // stages whose rows have been added but not given back
   MOETWIN_NO_UNROLL
   for (uint32_t i = 0; i < slots; ++i) {
-    m.mbarrier_wait(args.plan.combine(m.agent(), loaded.index), loaded.parity,
-                    Step::CombineWaitsForRow);
-    const Shared<uint8_t> buffer = combine_buffer(m, args, loaded.index);
+    m.mbarrier_wait(loader.stages.bar(loaded.index), loaded.parity, Step::CombineWaitsForRow);
+    const Shared<uint8_t> buffer = loader.stages.buffer(loaded.index);
     if (m.math())
       m.lanes([&](uint32_t lane) {
+        Bf16x8 row[kVectorsPerLane];
         for_each_vector(lane, columns, [&](uint32_t v, uint32_t vector) {
-          const Bf16x8 row = m.load(Shared<Bf16x8>{buffer.offset} + vector, Step::CombineSum);
+          row[v] = m.load(Shared<Bf16x8>{buffer.offset} + vector, Step::CombineSum);
+        });
+        for_each_vector(lane, columns, [&](uint32_t v, uint32_t) {
           MOETWIN_UNROLL
           for (uint32_t c = 0; c < kVectorColumns; ++c)
             sum[lane].columns[v][c] = rules.combine_step(
                 sum[lane].columns[v][c],
-                static_cast<uint16_t>(row.pairs[c / 2] >> (c % 2 == 0 ? 0 : 16)));
+                static_cast<uint16_t>(row[v].pairs[c / 2] >> (c % 2 == 0 ? 0 : 16)));
         });
       });
     else
       skipped_payload(m, buffer, {false, columns * 2, kCombineBytesPerWarp}, Step::CombineSum);
-    loaded.advance(args.plan.combine_stages);
+    loaded.advance(loader.stages.count);
     if (++read == batch || i + 1 == slots) {
       refill_stages(m, args, loader, read);
       read = 0;
@@ -215,7 +229,7 @@ template <Machine M>
 MOETWIN_ROLE void combine(M& m, const KernelArgs& args, RowLoader<M>& loader) {
   PipelineState loaded;
   MOETWIN_NO_UNROLL
-  for (uint32_t i = 0; i < args.plan.combine_stages; ++i) loader.load_next(m, args);
+  for (uint32_t i = 0; i < loader.stages.count; ++i) loader.load_next(m, args);
   const uint32_t units = loader.units;
   MOETWIN_NO_UNROLL
   for (uint32_t unit = first_unit(m, args.plan); unit < units; unit += combine_stride(args.plan)) {

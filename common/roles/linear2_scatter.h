@@ -23,11 +23,13 @@ MOETWIN_ROLE void linear2_scatter(M& m, const KernelArgs& args, const TaskEntry&
   const auto metadata = m.template region<TokenSrcMetadata>(Region::Metadata) +
                         (task.block * args.plan.block_m + mine.first);
   const auto rows = m.template region<uint8_t>(Region::CombineRows);
-  const auto targets = m.find_rows(mine.valid, kScatterRowBytes, [&](uint32_t row) {
-    const TokenSrcMetadata source = m.load(metadata + row, Step::Linear2Scatter);
-    return m.remote(rows + 2 * combine_index(args.shape, source.k, source.token, column),
-                    source.rank);
-  });
+  const auto targets = m.find_rows(
+      mine.valid, kScatterRowBytes,
+      [&](uint32_t row) { return m.load(metadata + row, Step::Linear2Scatter); },
+      [&](const TokenSrcMetadata& source) {
+        return m.remote(rows + 2 * combine_index(args.shape, source.k, source.token, column),
+                        source.rank);
+      });
   m.template for_slices<kSlices>(total, [&](uint32_t slice, const auto& values) {
     MOETWIN_UNROLL
     for (uint32_t round = 0; round < kRounds; ++round) {

@@ -42,10 +42,29 @@ struct Totals {
   typename M::Accumulator slice[kSlices];
 };
 
+/// What a warpgroup reads of a stage.
+template <Machine M>
+struct StagedPart {
+  typename M::Operand a;
+  typename M::Operand b;
+  Shared<float> scales;
+};
+
+template <Machine M>
+MOETWIN_ROLE StagedPart<M> staged_part(M& m, const KernelPlan& plan, MathPart mine,
+                                       uint32_t stage) {
+  const Shared<uint8_t> a{plan.shared.stage_a + stage * plan.stage_a_bytes()};
+  const Shared<uint8_t> b{plan.shared.stage_b + stage * plan.stage_b_bytes()};
+  const Shared<float> scales{plan.shared.stage_scales + stage * plan.stage_scale_bytes()};
+  return {m.operand(a + mine.first * kBlockK), m.operand(b + mine.slice * kSliceN * kBlockK),
+          scales + mine.first};
+}
+
 /// Runs the k loop of a tile into `total`. A block of K is promoted in `kParts` pieces, because
-/// each has a scale factor of its own: Linear1 1 of 4 tensor-core steps, Linear2 2 of 2. What the
-/// next block needs is waited for while the tensor core works on the last product of this one; with
-/// a single stage that would wait for itself.
+/// each has a scale factor of its own: Linear1 1 of 4 tensor-core steps, Linear2 2 of 2. Between a
+/// promotion and the next product stands as little as possible: what the promotion needs, and the
+/// next block, is read, worked out and waited for while the tensor core works; with a single stage
+/// that would wait for itself.
 template <uint32_t kParts, uint32_t kSlices, Machine M>
 MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& task, MathPart mine,
                                 PipelineState& stage, Totals<kSlices, M>& total) {
@@ -60,37 +79,43 @@ MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& t
       m.stepped_k_blocks(linear1 ? args.shape.hidden_blocks() : args.shape.intermediate_blocks());
   float next_scale[2] = {m.load(weight_scales, Step::MathReadScales),
                          m.load(weight_scales + at.second, Step::MathReadScales)};
+  StagedPart<M> staged = staged_part(m, plan, mine, stage.index);
   m.mbarrier_wait(plan.full(stage.index), stage.parity, Step::MathWaitsForStage);
-  for (uint32_t k = 0; k < k_blocks; ++k) {
-    const bool last = k + 1 == k_blocks;
-    const float scale[2] = {next_scale[0], next_scale[1]};
-    if (!last) {  // they come from L2
-      weight_scales = weight_scales + 1;
-      next_scale[0] = m.load(weight_scales, Step::MathReadScales);
-      next_scale[1] = m.load(weight_scales + at.second, Step::MathReadScales);
-    }
+  MOETWIN_NO_UNROLL
+  for (uint32_t left = k_blocks; left != 0; --left) {  // there is at least one
+    const bool last = left == 1;
+    float scale[2]{};
     PipelineState next_stage = stage;
     next_stage.advance(plan.stages);
-    const Shared<uint8_t> a{plan.shared.stage_a + stage.index * plan.stage_a_bytes() +
-                            mine.first * kBlockK};
-    const Shared<uint8_t> b{plan.shared.stage_b + stage.index * plan.stage_b_bytes() +
-                            mine.slice * kSliceN * kBlockK};
-    const Shared<float> scales{plan.shared.stage_scales + stage.index * plan.stage_scale_bytes()};
+    StagedPart<M> next_staged = staged;
     // Unrolled, the parts' accumulators would be alive together, and there is no room for two.
     MOETWIN_NO_UNROLL
     for (uint32_t part = 0; part < kParts; ++part) {
-      const auto row_scales = m.load_rows(scales + (part * plan.block_m + mine.first), mine.valid,
-                                          Step::MathReadScales);
+      typename M::template RowValues<float> row_scales;
       MOETWIN_UNROLL
       for (uint32_t slice = 0; slice < kSlices; ++slice) {
         const bool last_product = part + 1 == kParts && slice + 1 == kSlices;
         typename M::Accumulator product;
-        m.template mma<kSteps>(product, total.slice[slice], a, b + slice * kSliceN * kBlockK,
-                               part * kSteps, Step::MathMma);
+        m.template mma<kSteps>(product, total.slice[slice], staged.a,
+                               staged.b + slice * kSliceN * kBlockK, part * kSteps, Step::MathMma);
         m.mma_commit(Step::MathMma);
-        // The last scales have been read; the products take longer than the fence.
-        if (part + 1 == kParts && slice == 0)
+        if (slice == 0) {
+          row_scales =
+              m.load_rows(staged.scales + part * plan.block_m, mine.valid, Step::MathReadScales);
+          if (part == 0) {
+            scale[0] = next_scale[0];
+            scale[1] = next_scale[1];
+          }
+        }
+        if (slice == 0 && part + 1 == kParts) {  // the last scales of the stage have been read
           m.fence_proxy_async(FenceSpace::Shared, Step::MathFence);
+          if (!last) {  // they come from L2
+            weight_scales = weight_scales + 1;
+            next_scale[0] = m.load(weight_scales, Step::MathReadScales);
+            next_scale[1] = m.load(weight_scales + at.second, Step::MathReadScales);
+          }
+        }
+        if (last_product) next_staged = staged_part(m, plan, mine, next_stage.index);
         if (last_product && !last && plan.stages > 1)
           m.mbarrier_wait(plan.full(next_stage.index), next_stage.parity, Step::MathWaitsForStage);
         m.mma_wait(product, Step::MathMmaWait);
@@ -101,6 +126,7 @@ MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& t
       }
     }
     stage = next_stage;
+    staged = next_staged;
     if (!last && plan.stages == 1)
       m.mbarrier_wait(plan.full(stage.index), stage.parity, Step::MathWaitsForStage);
   }
