@@ -2,10 +2,10 @@
 // and the GPU. Owns the order of tiles under both policies and nothing else: who claims a task and
 // how it reaches the other warps is roles/load_a.h.
 //
-//   ring   L1(0) .. L1(W-1), then L2(0), L1(W), L2(1), L1(W+1), ... and the remaining L2 blocks;
-//          tasks are claimed one by one from a counter of the rank
-//   wave   for each batch of experts: all its L1 tiles, then all its L2 tiles; SM s takes tasks
-//          s, s + S, s + 2S, ...
+//   ring   L1(0) .. L1(W-1), then L2(0), L1(W), L2(1), L1(W+1), ... and the remaining L2 blocks
+//   wave   for each batch of experts: all its L1 tiles, then all its L2 tiles
+//
+// Under both, SMs claim tasks one by one from a counter of the rank.
 #pragma once
 
 #include <cstdint>

@@ -10,8 +10,8 @@ namespace moetwin {
 
 /// Which (expert, block) comes next; see block_scheduler.h.
 enum class SchedulerPolicy : uint8_t {
-  Wave,  ///< a static batch of experts through Linear1, then Linear2; keeps the whole pool
-  Ring,  ///< dynamic tasks over a ring of pool blocks
+  Wave,  ///< a batch of experts through Linear1, then through Linear2; keeps the whole pool
+  Ring,  ///< Linear2 follows Linear1 at a distance, over a ring of pool blocks
 };
 
 constexpr uint32_t kMaxSmsPerRank = 256;

@@ -91,3 +91,13 @@ TEST_CASE("wide_tiles: the chosen kernel fits every shape it is chosen for") {
         CHECK(options.stages >= 2);
       }
 }
+
+TEST_CASE("wide_tiles: the chosen kernel keeps the whole pool while a card can spare it") {
+  const auto policy = [](uint32_t ranks, uint32_t tokens) {
+    return choose_kernel({ranks, 32 * ranks, 8, 7168, 2048, tokens}, 132).scheduler;
+  };
+  CHECK(policy(1, 1) == SchedulerPolicy::Wave);
+  CHECK(policy(1, 8192) == SchedulerPolicy::Wave);   // 0.7 GB
+  CHECK(policy(8, 4096) == SchedulerPolicy::Wave);   // 2.6 GB
+  CHECK(policy(8, 16384) == SchedulerPolicy::Ring);  // 10 GB
+}

@@ -17,18 +17,10 @@ namespace moetwin {
 /// Claims tasks one after the other, under either policy, and says which tile one is.
 template <Machine M>
 struct TileSource {
-  uint32_t next_static;  ///< wave: this CTA's next task
   WaveCursor wave;
 
-  MOETWIN_ROLE explicit TileSource(M& m) : next_static(m.sm()) {}
-
   /// Needs no pool table.
-  MOETWIN_ROLE uint32_t claim(M& m, const KernelArgs& args) {
-    if (args.plan.scheduler == SchedulerPolicy::Wave) {
-      const uint32_t task = next_static;
-      next_static += args.plan.sms;
-      return task;
-    }
+  MOETWIN_ROLE uint32_t claim(M& m) {
     const auto counter = m.template region<uint32_t>(Region::TaskCounter);
     return m.elect(
         [&] { return m.fetch_add(counter, 1u, Order::Relaxed, Scope::Gpu, Step::TaskClaim); });
@@ -103,12 +95,12 @@ template <Machine M>
 MOETWIN_ROLE void load_a_role(M& m, const KernelArgs& args) {
   m.prefetch(Tensor::PoolX);
   m.prefetch(Tensor::Linear1);
-  TileSource<M> source(m);
-  uint32_t number = source.claim(m, args);
+  TileSource<M> source;
+  uint32_t number = source.claim(m);
   m.barrier_sync(NamedBarrier::Everyone, args.plan.threads(), Step::PoolTableReady);
   PipelineState queue;
   PipelineState stage;
-  for (;; number = source.claim(m, args)) {
+  for (;; number = source.claim(m)) {
     const TaskEntry task = describe_tile(m, args, source.tile_of(m, args, number));
     publish_task(m, args, queue, task);
     if (task.kind == TileKind::None) return;
