@@ -36,6 +36,7 @@ References run_references(const Case& c, const std::vector<LayerResult>& launche
               fmt::format("launch {}: {}", launch, describe(comparison, name, "naive"));
         references.equal = false;
         references.findings.push_back(mismatch(*first, launch, name));
+        if (launches.size() > 1) references.findings.back().launch = static_cast<uint32_t>(launch);
       }
     }
     if (launch + 1 < launches.size()) continue;

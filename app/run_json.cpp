@@ -45,7 +45,7 @@ Json stages_json(const StageDigests& digests, bool with_y) {
 
 Json findings_json(const std::vector<Finding>& findings, const std::string& repeat) {
   Json list = Json::array();
-  for (const Finding& finding : findings)
+  for (const Finding& finding : findings) {
     list.push_back({{"class", finding_class_name(finding.kind)},
                     {"step", step_name(finding.step)},
                     {"rank", finding.rank},
@@ -54,6 +54,8 @@ Json findings_json(const std::vector<Finding>& findings, const std::string& repe
                     {"text", finding.text},
                     {"other", text_or_null(finding.other)},
                     {"repeat", repeat}});
+    if (finding.launch) list.back()["launch"] = *finding.launch;
+  }
   return list;
 }
 
@@ -75,6 +77,11 @@ Json run_json(const RunReport& report) {
               {"error", report.references ? error_json(*report.references) : Json(nullptr)},
               {"findings", findings_json(result.findings, report.repeat)},
               {"traffic", traffic_json(result)}};
+  if (!result.launch_nanoseconds.empty()) {
+    out["timed_us"] = Json::array();
+    for (const uint64_t nanoseconds : result.launch_nanoseconds)
+      out["timed_us"].push_back(static_cast<double>(nanoseconds) / 1000);
+  }
   if (report.math) return out;
   const ProtocolCounts& counts = result.counts;
   out["events"] = counts.events;

@@ -1,6 +1,7 @@
 // The screen of `moetwin run`.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <string_view>
 
@@ -108,6 +109,23 @@ std::string count_lines(const ProtocolCounts& n) {
       bytes_text(n.peak_bytes));
 }
 
+/// What the timed schedule predicts; launch by launch, unless they are many.
+std::string timed_lines(const std::vector<uint64_t>& nanoseconds) {
+  constexpr size_t kMostLines = 16;
+  if (nanoseconds.empty()) return {};
+  const auto us = [](uint64_t time) { return static_cast<double>(time) / 1000; };
+  if (nanoseconds.size() == 1)
+    return fmt::format("predicted  {:.1f} us on an H200\n", us(nanoseconds.front()));
+  std::string lines;
+  if (nanoseconds.size() <= kMostLines)
+    for (size_t launch = 0; launch < nanoseconds.size(); ++launch)
+      lines += fmt::format("launch {:<3} predicted {:.1f} us\n", launch, us(nanoseconds[launch]));
+  const auto [least, most] = std::minmax_element(nanoseconds.begin(), nanoseconds.end());
+  const uint64_t all = std::accumulate(nanoseconds.begin(), nanoseconds.end(), uint64_t{0});
+  return lines + fmt::format("predicted  {:.1f} us on an H200, {:.1f} to {:.1f} us a launch\n",
+                             us(all), us(*least), us(*most));
+}
+
 std::string finding_lines(const RunReport& report) {
   std::string lines;
   for (size_t i = 0; i < report.result.findings.size(); ++i)
@@ -144,6 +162,7 @@ std::string finding_text(const Finding& finding) {
   constexpr std::string_view kIndent = "           ";
   std::string text = finding_class_name(finding.kind);
   if (finding.step != Step::None) text += fmt::format(" at {}", step_name(finding.step));
+  if (finding.launch) text += fmt::format(", launch {}", *finding.launch);
   if (!finding.role.empty())
     text += fmt::format(", rank {}, SM {}, {}", finding.rank, finding.sm, finding.role);
   text += "\n";
@@ -173,6 +192,7 @@ std::string run_screen(const Case& c, const RunReport& report) {
   if (!result.schedule_digest.empty())
     screen += fmt::format("schedule   {}\n", result.schedule_digest);
   if (!result.state_digest.empty()) screen += fmt::format("state      {}\n", result.state_digest);
+  screen += timed_lines(result.launch_nanoseconds);
   screen += fmt::format("time       {:.3f} s\n", result.seconds);
   if (result.lost_trace_events != 0)
     screen += fmt::format("timeline   lacks {} events: the logs of their agents were full\n",

@@ -101,10 +101,9 @@ struct Explained {
   std::string repeat;
 };
 
-Explained follow(const Options& o, const Case& c) {
+Explained follow(const Options& o, const Case& c, size_t launch) {
   Explained e;
-  const size_t last = c.launches.size() - 1;
-  e.launch = o.launch.empty() ? last : read_integer_option("--launch", o.launch, 0, last);
+  e.launch = launch;
   e.shape = c.launches[e.launch].shape;
   e.schedule = schedule_of(o.run, c);
   if (parse_schedule(e.schedule).policy == SchedulePolicy::Timed)
@@ -128,6 +127,19 @@ Explained follow(const Options& o, const Case& c) {
   const Problem problem = make_problem(c, e.launch, cache);
   for (const SlotJourney& journey : e.journeys)
     e.values.push_back(values_of(journey, problem, e.result.launches[e.launch]));
+  return e;
+}
+
+/// The launch asked for; else that of the run's first finding, else the last.
+Explained follow(const Options& o, const Case& c) {
+  const size_t last = c.launches.size() - 1;
+  if (!o.launch.empty()) return follow(o, c, read_integer_option("--launch", o.launch, 0, last));
+  Explained e = follow(o, c, last);
+  for (const Finding& finding : e.result.findings) {
+    if (!finding.launch) continue;
+    if (*finding.launch != last) return follow(o, c, *finding.launch);
+    break;
+  }
   return e;
 }
 
@@ -187,7 +199,8 @@ VerbAction add_explain(VerbOptions& options) {
   options.text("--row", o->row, "RANK:ROW: the slot in a logical pool row of a rank");
   options.text("--block", o->block, "RANK:BLOCK: the slots in a pool block of a rank");
   options.text("--expert", o->expert, "the slots that an expert receives");
-  options.text("--launch", o->launch, "which launch, from 0 (the last)");
+  options.text("--launch", o->launch,
+               "which launch, from 0 (that of the first finding, else the last)");
   options.flag("--values", o->values, "with the values at every stage");
   options.flag("--full", o->full, "every step of each slot, however many there are");
   add_simulated_run(options, o->run);

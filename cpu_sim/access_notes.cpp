@@ -30,6 +30,7 @@ void AccessNotes::put_off(const RaceRange& range, Who who, Step step) {
     return;
   }
   if (before.row_bytes != 0) tell(read);
+  checker_->prefetch(range);
   read = {range, who, step};
 }
 
@@ -76,7 +77,7 @@ void AccessNotes::copied_rows(std::span<const uint64_t> places, uint32_t offset,
   Accesses reads(*checker_, id_, AccessKind::Read, step, RaceSpace::Shared);
   for (const uint64_t address : places) {
     const RaceRange place = sim_.race_range(address + offset, bytes);
-    if (lies_inside(place)) writes.prefetch(place);
+    if (lies_inside(place)) checker_->prefetch(place);
   }
   for (size_t row = 0; row < places.size(); row += kRowsAtOnce) {
     const auto warp = static_cast<uint32_t>(row / kRowsAtOnce % kWarpgroupWarps);

@@ -10,7 +10,9 @@
 namespace moetwin {
 
 void ExpertCache::start_launch(std::shared_ptr<const WeightSource> source, const Shape& shape,
-                               uint32_t rank, std::vector<uint64_t> tiles) {
+                               uint32_t rank, std::vector<uint64_t> tiles, bool keep) {
+  if (source != source_ || !keep) kept_.clear();
+  if (keep) kept_.resize(shape.num_local_experts());
   source_ = std::move(source);
   shape_ = shape;
   rank_ = rank;
@@ -24,6 +26,7 @@ const ExpertWeights& ExpertCache::take(uint32_t local_expert) {
     expert.weights = source_->expert(rank_ * shape_.num_local_experts() + local_expert);
     expert.w1_scales = expert.weights->w1_scales;
     expert.w2_scales = expert.weights->w2_scales;
+    if (!kept_.empty()) kept_[local_expert] = expert.weights;
   }
   return *expert.weights;
 }

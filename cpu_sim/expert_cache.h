@@ -1,6 +1,6 @@
 // The weights a simulated rank works with: an expert's codes are taken from the source at the first
-// tile that needs them and dropped after the last, its scales are kept. W1 lies in kernel row
-// order.
+// tile that needs them and dropped after the last, unless they are small and more launches follow;
+// its scales are kept. W1 lies in kernel row order.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,10 @@ namespace moetwin {
 
 class ExpertCache {
  public:
-  /// `tiles[e]`: weight tile loads that expert e of this rank will see in the launch.
+  /// `tiles[e]`: weight tile loads that expert e of this rank will see in the launch. `keep`: other
+  /// launches are likely to want the same experts.
   void start_launch(std::shared_ptr<const WeightSource> source, const Shape& shape, uint32_t rank,
-                    std::vector<uint64_t> tiles);
+                    std::vector<uint64_t> tiles, bool keep);
 
   /// Copies a box of 128 rows x 128 codes, starting at memory row `row` of W1 or W2 of all local
   /// experts, to `out`, dense. A box counts as one tile load of its expert.
@@ -40,6 +41,8 @@ class ExpertCache {
   Shape shape_;
   uint32_t rank_ = 0;
   std::vector<Expert> experts_;
+  /// Held so that the source need not make them again; by local expert, empty where none are.
+  std::vector<std::shared_ptr<const ExpertWeights>> kept_;
 };
 
 }  // namespace moetwin

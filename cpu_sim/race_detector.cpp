@@ -143,59 +143,6 @@ uint32_t RaceDetector::load(uint32_t agent, Step step, const RaceRange* from, co
   return operation;
 }
 
-void RaceDetector::use_barrier(const RaceSite& site, uint32_t number) {
-  const uint32_t cta = topology_.cta_of(site.agent);
-  BarrierUse& use = barrier_use(site.agent, site.kind == AccessKind::AtomicRead, number);
-  if (use.step != site.step || use.who != site.who) {
-    access(site, mbarrier_bytes(site.agent, number));
-    use.step = site.step;
-    use.who = site.who;
-    used_[cta] = true;
-  }
-  use.epoch = agents_[site.agent].epoch;
-}
-
-void RaceDetector::settle_barrier_uses(uint32_t cta) {
-  if (!used_[cta]) return;
-  used_[cta] = false;
-  const uint32_t first = cta * topology_.agents_per_cta();
-  for (uint32_t number = 0; number < topology_.mbarriers; ++number) {
-    barrier(cta, number).loaders = 0;
-    for (uint32_t agent = first; agent < first + topology_.agents_per_cta(); ++agent) {
-      for (const bool waits : {false, true}) {
-        BarrierUse& use = barrier_use(agent, waits, number);
-        if (use.who == Who{}) continue;
-        const AccessKind kind = waits ? AccessKind::AtomicRead : AccessKind::AtomicAdd;
-        touch({agent, kind, use.who, use.step, Scope::Cta}, use.epoch,
-              mbarrier_bytes(agent, number));
-        use = {};
-      }
-    }
-  }
-}
-
-void RaceDetector::check_initialised(const RaceSite& site, uint32_t barrier) {
-  const uint32_t cta = topology_.cta_of(site.agent);
-  const uint32_t bit = 1u << site.agent % topology_.agents_per_cta();
-  uint32_t& loaders = barriers_[cta * topology_.mbarriers + barrier].loaders;
-  if ((loaders & bit) != 0) return;
-  used_[cta] = true;
-  bool ordered = true;
-  const RaceRange bytes = mbarrier_bytes(site.agent, barrier);
-  uint64_t offset = 0;
-  ShadowArea& shadow = area(bytes, offset);
-  shadow.for_each(offset, bytes.row_bytes, 1, 0, [&](const ShadowPlace& place, uint64_t mask) {
-    for (const Record& record : *place.granule) {
-      if ((record.mask & mask) == 0 || sources_.place_of(record.source).kind != AccessKind::Write)
-        continue;
-      const Relation relation = relation_of(record.epoch, record.source, site, RaceSpace::Shared);
-      ordered = ordered && relation == Relation::Ordered;
-      if (relation != Relation::Ordered) return found(relation, record, site, bytes);
-    }
-  });
-  if (ordered) loaders |= bit;
-}
-
 void RaceDetector::landed(uint32_t operation) {
   done_[operation] = barriers_[operations_[operation].barrier].phases + 1;
 }

@@ -162,6 +162,8 @@ class RaceDetector {
 
   /// Hints that an agent will be heard of soon.
   void prefetch(uint32_t agent) const { agents_[agent].known.prefetch_home(); }
+  /// Hints that a range will be touched soon.
+  void prefetch(const RaceRange& range);
 
  private:
   friend class RaceExplainer;
@@ -254,11 +256,12 @@ class RaceDetector {
   }
   /// The number of an access's source. `barrier`: of the CTA, on which a load completes.
   uint32_t source_of(const RaceSite& site, uint32_t barrier);
-  Touch begin_touch(const RaceSite& site, uint32_t epoch, RaceSpace space, uint32_t barrier = 0);
+  Touch begin_touch(const RaceSite& site, uint32_t epoch, RaceSpace space, uint32_t barrier);
   void touch_range(Touch& touch, const RaceRange& range);
   void touch_area(Touch& touch, const RaceRange& range, ShadowArea& shadow, uint64_t offset);
   void touch(const RaceSite& site, uint32_t epoch, const RaceRange& range, uint32_t barrier = 0);
-  void plain_store(Touch& touch, const RaceRange& range);
+  /// A plain store has hit a word that was added to.
+  void end_chain(const RaceSite& site, const RaceRange& range);
   RaceRange mbarrier_bytes(uint32_t agent, uint32_t barrier) const {
     return {RaceSpace::Shared, topology_.cta_of(agent), 0,
             topology_.mbarrier_offset + uint64_t{8} * barrier, 8};
@@ -277,8 +280,7 @@ class RaceDetector {
   /// The copy engine will count on a barrier: its init must be known, fence included.
   void check_initialised(const RaceSite& site, uint32_t barrier);
   bool read_again(const Touch& touch, Granule& granule, uint64_t mask, bool& known) const;
-  void touch_granule(const Touch& touch, Granule& granule, UnitWrite* writes, uint64_t number,
-                     uint64_t mask);
+  void touch_one(const Touch& touch, const ShadowPlace& place, uint64_t mask);
   Record* read_over(const Touch& touch, Granule& granule, uint64_t number, uint64_t mask,
                     bool known);
   Record* write_over(const Touch& touch, Granule& granule, uint64_t number, uint64_t mask);
@@ -359,8 +361,6 @@ class RaceDetector::WarpAccesses {
   /// By lanes of the agent's warp `warp`, not by its first lane alone. As access() and
   /// plain_store() do.
   void touch(uint32_t warp, const RaceRange& range);
-  /// Hints that a range will be touched soon.
-  void prefetch(const RaceRange& range);
 
  private:
   RaceDetector& detector_;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "common/machine.h"
@@ -29,13 +30,13 @@ enum class SyncKind : uint8_t {
 };
 
 struct SyncEvent {
-  uint32_t agent = 0;
-  uint32_t object = 0;
-  uint32_t epoch = 0;  ///< the agent's before the operation
-  SyncKind kind = SyncKind::Fence;
-  Step step = Step::None;
-  Scope scope = Scope::Cta;  ///< Add, Wait
-  uint8_t detail = 0;  ///< fences: bit 0 shared, bit 1 global; Add, Wait: releases or acquires
+  uint32_t agent;
+  uint32_t object;
+  uint32_t epoch;  ///< the agent's before the operation
+  SyncKind kind;
+  Step step;
+  Scope scope;     ///< Add, Wait
+  uint8_t detail;  ///< fences: bit 0 shared, bit 1 global; Add, Wait: releases or acquires
 };
 static_assert(sizeof(SyncEvent) == 16);
 
@@ -46,30 +47,32 @@ class SyncLog {
   static constexpr size_t kKept = size_t{1} << 19;
 
   void add(const SyncEvent& event) {
-    if (size_ % kChunk == 0) start_chunk();
-    chunks_.back().push_back(event);
-    ++size_;
+    if (left_ == 0) [[unlikely]]
+      start_chunk();
+    *next_++ = event;
+    --left_;
   }
-  size_t size() const { return size_; }
+  size_t size() const { return chunks_.size() * kChunk - left_; }
   const SyncEvent& operator[](size_t i) const { return chunks_[i / kChunk][i % kChunk]; }
   /// Earlier events have been forgotten.
   bool truncated() const { return truncated_; }
 
  private:
   static constexpr size_t kChunk = size_t{1} << 12;
-  using Chunk = std::vector<SyncEvent>;
 
   void start_chunk() {
-    if (size_ == 2 * kKept) {
+    if (chunks_.size() * kChunk == 2 * kKept) {
       chunks_.erase(chunks_.begin(), chunks_.begin() + kKept / kChunk);
-      size_ -= kKept;
       truncated_ = true;
     }
-    chunks_.emplace_back().reserve(kChunk);
+    chunks_.push_back(std::make_unique_for_overwrite<SyncEvent[]>(kChunk));
+    next_ = chunks_.back().get();
+    left_ = kChunk;
   }
 
-  std::vector<Chunk> chunks_;
-  size_t size_ = 0;
+  std::vector<std::unique_ptr<SyncEvent[]>> chunks_;
+  SyncEvent* next_ = nullptr;  ///< place of the next event
+  size_t left_ = 0;            ///< of the last chunk
   bool truncated_ = false;
 };
 

@@ -149,7 +149,6 @@ class alignas(64) ShadowArea {
   template <class F>
   void for_each(uint64_t offset, uint64_t row_bytes, uint32_t rows, uint64_t pitch, F&& f) {
     if (row_bytes == 0 || offset + (rows - 1) * pitch + row_bytes > bytes_) return;
-    if (pitch_ == 0 && rows == 1) return for_each_unit(offset, offset + row_bytes, f);
     if (pitch_ != 0 && (rows == 1 || pitch == pitch_))
       return for_each_column(offset, row_bytes, rows, f);
     for (uint32_t row = 0; row < rows; ++row, offset += pitch) {
@@ -158,6 +157,19 @@ class alignas(64) ShadowArea {
       else
         for_each_column(offset, row_bytes, 1, f);
     }
+  }
+  /// Whether all of [offset, offset + bytes) lies in one granule and not in tiles; which, and the
+  /// units.
+  bool in_one_granule(uint64_t offset, uint64_t bytes, ShadowPlace& where, uint64_t& mask) {
+    const uint64_t last = offset + bytes - 1;
+    const uint64_t number = offset >> granule_shift_;
+    if (pitch_ != 0 || bytes == 0 || last >> granule_shift_ != number || last >= bytes_)
+      return false;
+    const uint64_t low = (offset >> unit_shift_) & (rows_ - 1);
+    const uint64_t high = (last >> unit_shift_) & (rows_ - 1);
+    mask = (~uint64_t{0} << low) & (~uint64_t{0} >> (63 - high));
+    where = place(number);
+    return true;
   }
   /// Calls f(place) for every granule that may have been touched.
   template <class F>

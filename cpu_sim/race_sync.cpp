@@ -103,7 +103,8 @@ void RaceDetector::mbarrier_phase(uint32_t cta, uint32_t number) {
   const uint32_t object = cta * topology_.mbarriers + number;
   Barrier& barrier = barriers_[object];
   ++barrier.phases;
-  log_.add({cta * topology_.agents_per_cta(), object, barrier.phases, SyncKind::PhaseEnd});
+  log_.add({cta * topology_.agents_per_cta(), object, barrier.phases, SyncKind::PhaseEnd,
+            Step::None, Scope::Cta, 0});
   barrier.complete.swap(barrier.pending);
   barrier.pending.forget();
   barrier.complete.raise(cta, kAgentPlaces * topology_.agents_per_cta() + number, barrier.phases);
@@ -181,20 +182,12 @@ void RaceDetector::word_wait(uint32_t agent, Who who, Order order, Scope scope, 
   if (acquires) acquire(agent, word, scope);
 }
 
-void RaceDetector::plain_store(Touch& touch, const RaceRange& range) {
-  chain_ended_ = false;
-  touch_range(touch, range);
-  if (!chain_ended_) return;
+void RaceDetector::end_chain(const RaceSite& site, const RaceRange& range) {
   uint32_t number = 0;
   Word& word = word_of(range, number);
   word.releases.clear();
   ++word.version;
-  log(SyncKind::PlainStore, touch.site.agent, number, touch.site.step);
-}
-
-void RaceDetector::plain_store(const RaceSite& site, const RaceRange& range) {
-  Touch touch = begin_touch(site, agents_[site.agent].epoch, range.space);
-  plain_store(touch, range);
+  log(SyncKind::PlainStore, site.agent, number, site.step);
 }
 
 std::vector<uint32_t> RaceDetector::agents_of_rank(uint32_t rank) const {
@@ -257,7 +250,7 @@ void RaceDetector::end_launch(uint32_t rank) {
   const uint32_t host = topology_.host_of(rank);
   agents_[host].known.join(knowledge_of_rank(rank));
   const RaceSite site{host, AccessKind::Write, kFirstLane, Step::None};
-  const Touch leaving = begin_touch(site, agents_[host].epoch, RaceSpace::Global);
+  const Touch leaving = begin_touch(site, agents_[host].epoch, RaceSpace::Global, 0);
   for (uint32_t region = 0; region < topology_.regions.size(); ++region) {
     ShadowArea& shadow = region_area(rank, region);
     shadow.for_each_touched([&](const ShadowPlace& place) {

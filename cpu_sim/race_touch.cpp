@@ -12,7 +12,8 @@ constexpr size_t kOrderedRegions = 4;  // remembered beside each other
 
 }  // namespace
 
-ShadowArea& RaceDetector::area(const RaceRange& range, uint64_t& offset) {
+[[gnu::always_inline]] inline ShadowArea& RaceDetector::area(const RaceRange& range,
+                                                             uint64_t& offset) {
   offset = range.offset;
   if (range.space == RaceSpace::Global) return region_area(range.owner, range.region);
   size_t piece = piece_begins_.size() - 1;
@@ -21,7 +22,8 @@ ShadowArea& RaceDetector::area(const RaceRange& range, uint64_t& offset) {
   return shared_[range.owner * piece_begins_.size() + piece];
 }
 
-uint32_t RaceDetector::source_of(const RaceSite& site, uint32_t barrier) {
+[[gnu::always_inline]] inline uint32_t RaceDetector::source_of(const RaceSite& site,
+                                                               uint32_t barrier) {
   const uint32_t clock = is_load(site.kind) ? kAgentPlaces * topology_.agents_per_cta() + barrier
                                             : order_place(site.who);
   return sources_.number_of(site, barrier, clock);
@@ -41,14 +43,16 @@ RaceDetector::Touch RaceDetector::begin_touch(const RaceSite& site, uint32_t epo
           agent.known.view()};
 }
 
-inline void RaceDetector::touch_area(Touch& touch, const RaceRange& range, ShadowArea& shadow,
-                                     uint64_t offset) {
+[[gnu::always_inline]] inline void RaceDetector::touch_area(Touch& touch, const RaceRange& range,
+                                                            ShadowArea& shadow, uint64_t offset) {
   if (touches_barriers(range) && !touch.atomic) settle_barrier_uses(range.owner);
   touch.range = &range;
+  ShadowPlace place;
+  uint64_t mask = 0;
+  if (range.rows == 1 && shadow.in_one_granule(offset, range.row_bytes, place, mask))
+    return touch_one(touch, place, mask);
   shadow.for_each(offset, range.row_bytes, range.rows, range.pitch,
-                  [&](const ShadowPlace& place, uint64_t mask) {
-                    touch_granule(touch, *place.granule, place.writes, place.number, mask);
-                  });
+                  [&](const ShadowPlace& at, uint64_t units) { touch_one(touch, at, units); });
 }
 
 void RaceDetector::touch_range(Touch& touch, const RaceRange& range) {
@@ -66,11 +70,22 @@ void RaceDetector::touch(const RaceSite& site, uint32_t epoch, const RaceRange& 
   touch_area(one, range, shadow, offset);
 }
 
+void RaceDetector::prefetch(const RaceRange& range) {
+  uint64_t offset = 0;
+  area(range, offset).prefetch(offset);
+}
+
+void RaceDetector::plain_store(const RaceSite& site, const RaceRange& range) {
+  chain_ended_ = false;
+  touch(site, agents_[site.agent].epoch, range);
+  if (chain_ended_) end_chain(site, range);
+}
+
 RaceDetector::WarpAccesses::WarpAccesses(RaceDetector& detector, uint32_t agent, AccessKind kind,
                                          Step step, RaceSpace space)
     : detector_(detector),
       touch_(detector.begin_touch({agent, kind, warp_of(0), step}, detector.agents_[agent].epoch,
-                                  space)) {
+                                  space, 0)) {
   sources_[0] = touch_.source;
 }
 
@@ -78,22 +93,16 @@ void RaceDetector::WarpAccesses::touch(uint32_t warp, const RaceRange& range) {
   touch_.site.who = warp_of(warp);
   if (sources_[warp] == 0) sources_[warp] = detector_.source_of(touch_.site, 0);
   touch_.source = sources_[warp];
-  if (touch_.write)
-    detector_.plain_store(touch_, range);
-  else
-    detector_.touch_range(touch_, range);
-}
-
-void RaceDetector::WarpAccesses::prefetch(const RaceRange& range) {
-  uint64_t offset = 0;
-  detector_.area(range, offset).prefetch(offset);
+  detector_.chain_ended_ = false;
+  detector_.touch_range(touch_, range);
+  if (touch_.write && detector_.chain_ended_) detector_.end_chain(touch_.site, range);
 }
 
 /// A read of bytes that its source has read before. No write has come between, or it would have
 /// replaced that read, and what was ordered before it still is: `known` says so. True if the
 /// earlier record could be renewed and nothing is left to do.
-bool RaceDetector::read_again(const Touch& touch, Granule& granule, uint64_t mask,
-                              bool& known) const {
+[[gnu::always_inline]] inline bool RaceDetector::read_again(const Touch& touch, Granule& granule,
+                                                            uint64_t mask, bool& known) const {
   for (Record& record : granule) {
     if (!SourceTable::same_agent(record.source, touch.source) || (record.mask & mask) != mask)
       continue;
@@ -224,12 +233,13 @@ Record* RaceDetector::write_over(const Touch& touch, Granule& granule, uint64_t 
   return same;
 }
 
-void RaceDetector::touch_granule(const Touch& touch, Granule& granule, UnitWrite* writes,
-                                 uint64_t number, uint64_t mask) {
+void RaceDetector::touch_one(const Touch& touch, const ShadowPlace& place, uint64_t mask) {
+  Granule& granule = *place.granule;
+  UnitWrite* const writes = place.writes;
   Record* same = nullptr;
   if (touch.write) {
-    if (writes != nullptr) check_unit_writes(touch, writes, number, mask);
-    same = write_over(touch, granule, number, mask);
+    if (writes != nullptr) check_unit_writes(touch, writes, place.number, mask);
+    same = write_over(touch, granule, place.number, mask);
     if (writes != nullptr) {
       const UnitWrite last = touch.atomic ? UnitWrite{} : UnitWrite{touch.epoch, touch.source};
       for (uint64_t left = mask; left != 0; left &= left - 1) writes[std::countr_zero(left)] = last;
@@ -240,16 +250,69 @@ void RaceDetector::touch_granule(const Touch& touch, Granule& granule, UnitWrite
     if (read_again(touch, granule, mask, known)) return;
     if (writes != nullptr && !known) {
       if (touch.async)
-        check_columns(touch, writes, number, mask);
+        check_columns(touch, writes, place.number, mask);
       else
-        check_unit_writes(touch, writes, number, mask);
+        check_unit_writes(touch, writes, place.number, mask);
     }
-    same = read_over(touch, granule, number, mask, known);
+    same = read_over(touch, granule, place.number, mask, known);
   }
   if (same != nullptr)
     same->mask |= mask;
   else
     granule.add({mask, touch.epoch, touch.source}, pool_);
+}
+
+void RaceDetector::use_barrier(const RaceSite& site, uint32_t number) {
+  const uint32_t cta = topology_.cta_of(site.agent);
+  BarrierUse& use = barrier_use(site.agent, site.kind == AccessKind::AtomicRead, number);
+  if (use.step != site.step || use.who != site.who) {
+    access(site, mbarrier_bytes(site.agent, number));
+    use.step = site.step;
+    use.who = site.who;
+    used_[cta] = true;
+  }
+  use.epoch = agents_[site.agent].epoch;
+}
+
+void RaceDetector::settle_barrier_uses(uint32_t cta) {
+  if (!used_[cta]) return;
+  used_[cta] = false;
+  const uint32_t first = cta * topology_.agents_per_cta();
+  for (uint32_t number = 0; number < topology_.mbarriers; ++number) {
+    barrier(cta, number).loaders = 0;
+    for (uint32_t agent = first; agent < first + topology_.agents_per_cta(); ++agent) {
+      for (const bool waits : {false, true}) {
+        BarrierUse& use = barrier_use(agent, waits, number);
+        if (use.who == Who{}) continue;
+        const AccessKind kind = waits ? AccessKind::AtomicRead : AccessKind::AtomicAdd;
+        touch({agent, kind, use.who, use.step, Scope::Cta}, use.epoch,
+              mbarrier_bytes(agent, number));
+        use = {};
+      }
+    }
+  }
+}
+
+void RaceDetector::check_initialised(const RaceSite& site, uint32_t barrier) {
+  const uint32_t cta = topology_.cta_of(site.agent);
+  const uint32_t bit = 1u << site.agent % topology_.agents_per_cta();
+  uint32_t& loaders = barriers_[cta * topology_.mbarriers + barrier].loaders;
+  if ((loaders & bit) != 0) return;
+  used_[cta] = true;
+  bool ordered = true;
+  const RaceRange bytes = mbarrier_bytes(site.agent, barrier);
+  uint64_t offset = 0;
+  ShadowArea& shadow = area(bytes, offset);
+  shadow.for_each(offset, bytes.row_bytes, 1, 0, [&](const ShadowPlace& place, uint64_t mask) {
+    for (const Record& record : *place.granule) {
+      if ((record.mask & mask) == 0 || sources_.place_of(record.source).kind != AccessKind::Write)
+        continue;
+      const Relation relation = relation_of(record.epoch, record.source, site, RaceSpace::Shared);
+      ordered = ordered && relation == Relation::Ordered;
+      if (relation != Relation::Ordered) return found(relation, record, site, bytes);
+    }
+  });
+  if (ordered) loaders |= bit;
 }
 
 }  // namespace moetwin

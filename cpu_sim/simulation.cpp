@@ -170,122 +170,6 @@ void Simulation::create_agents() {
   }
 }
 
-void Simulation::use_layout_of(uint64_t launch) {
-  laid_out_launch_ = launch;
-  plan_ = &launches_[launch].args.plan;
-  layout_ = &launches_[launch].args.layout;
-}
-
-bool Simulation::same_shape(uint64_t launch) const {
-  return launches_[launch].args.shape == launches_[laid_out_launch_].args.shape;
-}
-
-bool Simulation::may_start(uint32_t r) const {
-  const RankState& rank = ranks_[r];
-  if (rank.running || rank.launch >= launches_.size()) return false;
-  const bool late = case_.world.late_rank == r && rank.launch == 0;
-  if (late && scheduler_.choices() < case_.world.late_steps && !scheduler_.empty()) return false;
-  if (same_shape(rank.launch)) return true;
-  // A new shape lays the buffer out anew, so all ranks must have left the old one.
-  for (const RankState& other : ranks_)
-    if (other.running || other.launch != rank.launch) return false;
-  return true;
-}
-
-void Simulation::start_ready_ranks() {
-  starts_pending_ = case_.world.late_rank.has_value() &&
-                    ranks_[*case_.world.late_rank].launch == 0 &&
-                    !ranks_[*case_.world.late_rank].running;
-  for (uint32_t r = 0; r < ranks_.size(); ++r)
-    if (may_start(r)) start_rank(r);
-}
-
-void Simulation::start_rank(uint32_t r) {
-  RankState& rank = ranks_[r];
-  const Launch& next = launches_[rank.launch];
-  if (!ever_laid_out_ || !same_shape(rank.launch)) {
-    use_layout_of(rank.launch);
-    for (RankState& each : ranks_) lay_out(each);
-    if (options_.check)
-      checker_ = std::make_unique<RaceDetector>(
-          race_topology(next.args, math()),
-          [this](const RaceFinding& finding) { report_race(finding); });
-    ever_laid_out_ = true;
-  }
-  rank.running = true;
-  rank.num_tokens = next.problem.ranks[r].num_tokens;
-  rank.experts.start_launch(next.problem.weights, next.problem.shape, r, next.weight_tiles[r]);
-  if (checker_) checker_->start_launch(r);
-  upload_inputs(r);
-  if (traced())
-    log(agents_[size_t{r} * plan().sms * agents_per_cta(plan())], TraceKind::Launch, Step::None,
-        TraceObject::Nothing, 0, static_cast<uint32_t>(rank.launch));
-  rank.agents_left = 0;
-  for (uint32_t sm = 0; sm < plan().sms; ++sm) {
-    Cta& cta = ctas_[r * plan().sms + sm];
-    cta.shared.forget();
-    cta.mbarriers.fill({});
-    cta.named = {};
-  }
-  const uint32_t agents_of_rank = plan().sms * agents_per_cta(plan());
-  for (uint32_t i = 0; i < agents_of_rank; ++i) {
-    Agent& a = agents_[r * agents_of_rank + i];
-    ++rank.agents_left;
-    a.finished = false;
-    a.started = false;
-    a.uncommitted = 0;
-    a.phases_seen.fill(0);
-    if (cta(a).held) continue;
-    a.started = true;
-    a.wait = {};
-    a.time += costs_.launch;
-    scheduler_.runnable(id_of(a), a.time);
-  }
-}
-
-void Simulation::agent_body(Agent& a) {
-  for (;;) {
-    try {
-      run_agent_role(a);
-    } catch (const LeaveKernel&) {  // planted
-    }
-    agent_done(a);
-    Wait wait;
-    wait.kind = Wait::Kind::Launch;
-    block(a, wait);
-  }
-}
-
-void Simulation::agent_done(Agent& a) {
-  a.finished = true;
-  if (!a.copies.empty() && !a.copies[0].is_load() && !stores_done(a, BulkDone::Written))
-    report(FindingClass::Barrier, a, a.copies[0].step,
-           "leaves the kernel before its bulk stores are written");
-  if (checker_ && a.uncommitted != 0)
-    report(FindingClass::Barrier, a, Step::None,
-           fmt::format("{} leaves the kernel with {} bulk stores in no committed group",
-                       agent_name(a), a.uncommitted));
-  RankState& rank = ranks_[a.rank];
-  if (--rank.agents_left != 0) return;
-  end_of_launch(a.rank);
-  rank.running = false;
-  ++rank.launch;
-  starts_pending_ = true;
-}
-
-void Simulation::end_of_launch(uint32_t rank) {
-  const uint64_t launch = ranks_[rank].launch;
-  // The first rank to leave has passed the last rank barrier: everything but y is final everywhere.
-  if (results_[launch].tokens.empty()) collect(launch);
-  if (checker_) {
-    check_left_over(rank);
-    checker_->end_launch(rank);
-  }
-  collect_y(rank);
-  for (const Finding& finding : check_zero_words(launches_[launch].args.shape, plan(), reader()))
-    if (finding.rank == rank && findings_.size() < kMaxFindings) findings_.push_back(finding);
-}
-
 void Simulation::block(Agent& a, const Wait& wait) {
   a.wait = wait;
   pool_->yield();
@@ -411,75 +295,35 @@ void Simulation::finish_result(RunResult& result) {
   for (const RankState& rank : ranks_) counts_.peak_bytes += rank.memory.touched_bytes();
   for (const Cta& cta : ctas_) counts_.peak_bytes += cta.shared.touched_bytes();
   result.counts = counts_;
+  for (size_t launch = 0; launch < launch_ends_.size(); ++launch) {
+    const bool ended = std::all_of(ranks_.begin(), ranks_.end(),
+                                   [&](const RankState& rank) { return rank.launch > launch; });
+    if (!ended) break;
+    const uint64_t begin = launch == 0 ? 0 : launch_ends_[launch - 1];
+    result.launch_nanoseconds.push_back(launch_ends_[launch] - begin);
+  }
   if (deadlocked_ || stopped_) return;
   result.state_digest = state_digest();
   if (options_.math) result.launches = std::move(results_);
 }
 
-uint64_t Simulation::virtual_nanoseconds() const {
+uint64_t Simulation::latest_time(uint32_t rank) const {
   uint64_t latest = 0;
-  for (const Agent& a : agents_) latest = std::max(latest, a.time);
+  for (const Agent& a : agents_)
+    if (a.rank == rank) latest = std::max(latest, a.time);
   return latest;
 }
 
-void Simulation::report(FindingClass kind, const Agent& a, Step step, std::string text,
-                        std::string other) {
-  for (const Finding& f : findings_)
-    if (f.kind == kind && f.step == step && f.rank == a.rank && f.sm == a.sm) return;
-  if (findings_.size() >= kMaxFindings) return;
-  findings_.push_back({kind, step, a.rank, a.sm, fmt::format("{} {}", role_name(a.role), a.number),
-                       std::move(text), std::move(other)});
+uint64_t Simulation::virtual_nanoseconds() const {
+  uint64_t latest = 0;
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank)
+    latest = std::max(latest, latest_time(rank));
+  return latest;
 }
 
-void Simulation::stop(FindingClass kind, const Agent& a, Step step, std::string text) {
-  report(kind, a, step, std::move(text));
-  throw StopRun{};
-}
-
-void Simulation::stop_endless(const Agent& a) {
-  stop(FindingClass::Deadlock, a, Step::None,
-       fmt::format("{} still runs after {} events of the run: it waits for nobody and never ends",
-                   agent_name(a), probes_.max_events));
-}
-
-void Simulation::barrier_fault(const Agent& a, BarrierFault fault, Step step,
-                               const std::string& barrier) {
-  const auto words = [&]() -> const char* {
-    switch (fault) {
-      case BarrierFault::NotInitialised:
-        return "is used before it is initialised";
-      case BarrierFault::InitialisedTwice:
-        return "is initialised while it is in use";
-      case BarrierFault::ExtraArrival:
-        return "gets more arrivals than its phase has";
-      case BarrierFault::ByteRange:
-        return "has a byte count outside +-(2^20 - 1)";
-      case BarrierFault::ExtraBytes:
-        return "got more bytes than were announced, so its phase can never end";
-      case BarrierFault::Unobserved:
-        return "ends a phase before anybody has waited for the one before it";
-      case BarrierFault::Lapped:
-        return "is one or more whole phases away from the one waited for";
-      case BarrierFault::ThreadCount:
-        return "is reached with a thread count that differs from the others' or is no multiple "
-               "of 32";
-      case BarrierFault::Twice:
-        return "is reached twice by one agent in one round";
-      case BarrierFault::None:
-        break;
-    }
-    return "";
-  }();
-  stop(FindingClass::Barrier, a, step,
-       fmt::format("{} {}: {} {}", agent_name(a), step_words(step), barrier, words));
-}
-
-void Simulation::undefined_read(const Agent& a, Step step, const std::string& place,
-                                bool ever_written) {
-  if (ever_written && !options_.check) return;
-  report(FindingClass::Stale, a, step,
-         fmt::format("{} {}: reads {}, which {}", agent_name(a), step_words(step), place,
-                     ever_written ? "an earlier launch wrote" : "nobody has written"));
+std::optional<uint32_t> Simulation::launch_of(uint32_t rank) const {
+  if (launches_.size() < 2) return {};
+  return static_cast<uint32_t>(ranks_[rank].launch);
 }
 
 std::string Simulation::agent_name(const Agent& a) const {

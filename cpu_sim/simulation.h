@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -132,6 +133,8 @@ class Simulation {
   RunResult run();
   /// How long the launches took so far by the cost table, from the first launch on.
   uint64_t virtual_nanoseconds() const;
+  /// Which launch the rank is in, where the case has more than one.
+  std::optional<uint32_t> launch_of(uint32_t rank) const;
 
   // What SimMachine acts on.
 
@@ -280,6 +283,8 @@ class Simulation {
     const Agent& a = agents_[id < agents_.size() ? id : id - agents_.size()];
     return {ranks_[a.rank].launch, counts_.events, a.time};
   }
+  /// Of the rank's agents.
+  uint64_t latest_time(uint32_t rank) const;
   std::unique_ptr<FiberPool> take_fibers(size_t count) const;
   PagePool* pages() const;
   void use_layout_of(uint64_t launch);
@@ -325,6 +330,7 @@ class Simulation {
   CostTable costs_;
   SharedBandwidth bandwidth_;
   bool timed_ = false;
+  std::vector<uint64_t> launch_ends_;  ///< where timed: when a launch's last rank has left it
   std::vector<Launch> launches_;
   WeightCache weight_cache_;
   std::vector<RankState> ranks_;

@@ -40,6 +40,7 @@ void Simulation::check_left_over(uint32_t rank) {
 
 void Simulation::report_race(const RaceFinding& finding) {
   Finding words = race_finding(*this, checker_->topology(), finding);
+  words.launch = launch_of(finding.leaving ? finding.place.owner : words.rank);
   if (findings_.size() < kMaxFindings) findings_.push_back(std::move(words));
 }
 

@@ -40,6 +40,7 @@ void describe_named(const Agent& a, const SimNamedBarrier& bar, WaitingAgent& w)
 WaitingAgent describe(Simulation& sim, const Agent& a) {
   WaitingAgent w;
   w.state = state_of(a);
+  w.launch = sim.launch_of(a.rank);
   if (w.state != AgentState::Waits) return w;
   w.step = a.wait.step;
   const Cta& cta = sim.cta(a);
@@ -69,7 +70,9 @@ std::vector<Finding> explain_deadlock(Simulation& sim) {
   std::vector<WaitingAgent> agents(size_t{ranks} * sim.plan().sms * kAgentsPerCta);
   for (const Agent& a : sim.agents())
     agents[size_t{a.cta} * kAgentsPerCta + a.in_cta] = describe(sim, a);
-  return explain_waits(sim.plan(), ranks, agents);
+  std::vector<Finding> findings = explain_waits(sim.plan(), ranks, agents);
+  for (Finding& finding : findings) finding.launch = sim.launch_of(finding.rank);
+  return findings;
 }
 
 }  // namespace moetwin

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,7 @@ struct Finding {
   std::string role;  ///< as in role_name(), with the agent's number: "dispatch 1"
   std::string text;
   std::string other;
+  std::optional<uint32_t> launch = {};  ///< from 0; none: the case has one, or it is not known
 };
 
 /// What a run without tile arithmetic counts.
@@ -75,7 +77,10 @@ struct RunResult {
   std::vector<Finding> findings;
   std::string schedule_digest;  ///< 32 hex digits; simulator only
   std::string schedule_string;  ///< given to --schedule it repeats the run; simulator only
-  std::string state_digest;     ///< y, stages and must-be-zero words of every rank; simulator only
+  /// By the clock of the timed schedule, from the end of the launch before on, of the launches that
+  /// ended; no other schedule has any.
+  std::vector<uint64_t> launch_nanoseconds;
+  std::string state_digest;  ///< y, stages and must-be-zero words of every rank; simulator only
   ProtocolCounts counts;
   uint64_t lost_trace_events = 0;  ///< of a card's timeline: agents' logs were full
   double seconds = 0;

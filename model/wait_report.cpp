@@ -24,7 +24,11 @@ struct Told {
 class Explainer {
  public:
   Explainer(const KernelPlan& plan, uint32_t ranks, const std::vector<WaitingAgent>& agents)
-      : plan_(plan), ranks_(ranks), agents_(agents) {}
+      : plan_(plan), ranks_(ranks), agents_(agents) {
+    for (const WaitingAgent& agent : agents)
+      launches_differ_ |=
+          agent.launch && agents.front().launch && *agent.launch != *agents.front().launch;
+  }
 
   std::vector<Finding> explain() const {
     std::vector<Told> all;
@@ -62,7 +66,9 @@ class Explainer {
   static uint32_t place_of(size_t agent) { return static_cast<uint32_t>(agent % kAgentsPerCta); }
   std::string name(size_t agent) const {
     const AgentOfCta in_cta = agent_at(place_of(agent));
-    return agent_name(rank_of(agent), sm_of(agent), in_cta.role, in_cta.number);
+    const std::string name = agent_name(rank_of(agent), sm_of(agent), in_cta.role, in_cta.number);
+    const std::optional<uint32_t> launch = agents_[agent].launch;
+    return launches_differ_ && launch ? fmt::format("{} (launch {})", name, *launch) : name;
   }
 
   int importance(const Told& told) const {
@@ -200,6 +206,7 @@ class Explainer {
   const KernelPlan& plan_;
   uint32_t ranks_;
   const std::vector<WaitingAgent>& agents_;
+  bool launches_differ_ = false;
 };
 
 }  // namespace

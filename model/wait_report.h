@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ enum class WaitsFor : uint8_t {
 /// One agent as its machine left it. Fields past `state` say nothing but where it is Waits.
 struct WaitingAgent {
   AgentState state = AgentState::Left;
+  std::optional<uint32_t> launch = {};  ///< of its rank; told where ranks are in different ones
   Step step = Step::None;
   WaitsFor waits_for = WaitsFor::Word;
   uint32_t object = 0;    ///< place of the mbarrier, NamedBarrier, or expert of the table

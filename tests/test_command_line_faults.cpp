@@ -30,32 +30,6 @@ TEST_CASE("command line: diff names the stage that a planted fault of the arithm
   }
 }
 
-TEST_CASE("command line: an option without its value says what it wants, as help does") {
-  const ProgramDirectory dir;
-  const Ran ran = dir.run("run case.json --max-memory");
-  CHECK(ran.status == 2);
-  CHECK(ran.err == "moetwin: --max-memory: GIB is missing (moetwin run --help)\n");
-  const std::string help = dir.run("run --help").out;
-  CHECK(help.find("--max-memory GIB") != std::string::npos);
-  CHECK(help.find("--trace FILE") != std::string::npos);
-  CHECK(help.find("TEXT") == std::string::npos);
-  for (const char* verb : {"record", "check", "vectors"}) {
-    const std::string golden = dir.run(std::string("golden ") + verb + " --help").out;
-    for (const char* other : {"record", "check", "vectors"})
-      CHECK((golden.find(std::string("moetwin golden ") + other) != std::string::npos) ==
-            (std::string(other) == verb));
-  }
-}
-
-TEST_CASE("command line: a ring that needs too much memory is named by its own field") {
-  const ProgramDirectory dir;
-  dir.write("ring.json", R"({"shape":{"ranks":64,"experts":64,"topk":1,"hidden":128,
-      "intermediate":128,"max_tokens_per_rank":1},"kernel":{"ring_blocks":1048576}})");
-  const Ran ran = dir.run("run ring.json --max-memory 1");
-  CHECK(ran.status == 2);
-  CHECK(ran.err.rfind("moetwin: kernel.ring_blocks: 1048576 makes the case need", 0) == 0);
-}
-
 TEST_CASE("command line: a planted fault is the simulator's alone") {
   const ProgramDirectory dir;
   dir.write("planted.json", planted_case("F50"));

@@ -41,6 +41,10 @@ class Detector {
     detector.mbarrier_phase(0, 1);
     detector.mbarrier_seen(to, 1, Step::TaskWait);
   }
+  /// A bulk load that lands at once, for whoever is handed over to next.
+  void load_from(uint32_t agent, Step step, const RaceRange& from) {
+    detector.landed(detector.load(agent, step, &from, bytes(0, from.row_bytes), 1));
+  }
 
   std::vector<RaceFinding> findings;
   RaceDetector detector;
@@ -156,12 +160,16 @@ TEST_CASE("race_detector: writes remembered unit by unit are found as records wo
     const uint64_t bytes = std::min(kRegionBytes - offset, 4 + (random >> 32) % 24 * 4);
     const uint64_t what = random >> 48 & 15;
     for (Detector* d : {&records, &units}) {
-      if (what < 6)
+      if (what < 4)
         d->detector.access(Detector::site(agent, AccessKind::Read, step),
                            Detector::in_region(offset, bytes));
-      else if (what < 12)
+      else if (what < 9)
         d->detector.plain_store(Detector::site(agent, AccessKind::Write, step),
                                 Detector::in_region(offset, bytes));
+      else if (what < 11)
+        d->load_from(agent, step, Detector::in_region(offset, bytes));
+      else if (what == 11)
+        d->detector.fence(agent, FenceSpace::Both, false, step);
       else if (what == 12)
         d->detector.atomic_add(agent, kFirstLane, Order::Relaxed, Scope::Gpu, step,
                                Detector::in_region(offset, 4));

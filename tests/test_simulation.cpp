@@ -1,14 +1,17 @@
 // Properties of simulated runs that need no reference: what y must not depend on, and determinism.
 #include <doctest/doctest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "common/check.h"
 #include "cpu_sim/simulate.h"
 #include "model/compare.h"
+#include "model/data.h"
 #include "model/digest.h"
 #include "model/naive.h"
+#include "model/shared_weights.h"
 
 using namespace moetwin;
 
@@ -204,4 +207,31 @@ TEST_CASE(
     CHECK(result.counts.invariants_checked > rows);
     CHECK(result.counts.tiles > 0);
   }
+}
+
+TEST_CASE("simulation: weights that are small are made once for all launches") {
+  class Counted : public SharedWeights {
+   public:
+    Counted(const DataSpec& data, const Shape& shape)
+        : SharedWeights(shape.experts), made_(shape.experts), from_(make_weights(data, shape)) {}
+    uint32_t made(uint32_t expert) const { return made_[expert]; }
+
+   private:
+    std::shared_ptr<const ExpertWeights> make(uint32_t expert) const override {
+      ++made_[expert];
+      return from_->expert(expert);
+    }
+    mutable std::vector<uint32_t> made_;
+    std::shared_ptr<const WeightSource> from_;
+  };
+  Case c = base_case();
+  set_launches(c, 3);
+  std::shared_ptr<const Counted> counted;
+  RunOptions options;
+  options.weights = [&](const DataSpec& data, const Shape& shape) {
+    return counted = std::make_shared<const Counted>(data, shape);
+  };
+  const RunResult result = simulate(c, options);
+  REQUIRE(result.launches.size() == 3);
+  for (uint32_t expert = 0; expert < c.shape.experts; ++expert) CHECK(counted->made(expert) == 1);
 }
