@@ -231,10 +231,15 @@ MOETWIN_ROLE void combine(M& m, const KernelArgs& args, RowLoader<M>& loader) {
   MOETWIN_NO_UNROLL
   for (uint32_t i = 0; i < loader.stages.count; ++i) loader.load_next(m, args);
   const uint32_t units = loader.units;
+  uint32_t unit = first_unit(m, args.plan);
+  TokenRoutes<M> routes;
+  if (unit < units) routes = load_routes(m, args, combine_unit(args, unit).token);
   MOETWIN_NO_UNROLL
-  for (uint32_t unit = first_unit(m, args.plan); unit < units; unit += combine_stride(args.plan)) {
+  while (unit < units) {
     const CombineUnit part = combine_unit(args, unit);
-    const uint32_t slots = popcount(routed_slots(m, load_routes(m, args, part.token)));
+    const uint32_t slots = popcount(routed_slots(m, routes));
+    unit += combine_stride(args.plan);
+    if (unit < units) routes = load_routes(m, args, combine_unit(args, unit).token);
     combine_chunk(m, args, loader, loaded, part.token, slots, part.column);
     if (part.column == 0) m.token_done(Step::CombineWriteY);
   }
