@@ -133,9 +133,10 @@ struct KernelPlan {
   MOETWIN_HD constexpr uint32_t stage_b_bytes() const { return block_n * kBlockK; }
   MOETWIN_HD constexpr uint32_t stage_scale_bytes() const { return 2 * block_m * 4; }
 
-  // mbarriers, by place.
-  MOETWIN_HD constexpr Mbarrier full(uint32_t stage) const { return {stage}; }
-  MOETWIN_HD constexpr Mbarrier empty(uint32_t stage) const { return {stages + stage}; }
+  // mbarriers, by place. A stage's own two do not depend on how many stages there are: the math
+  // warps work them out on the way.
+  MOETWIN_HD constexpr Mbarrier full(uint32_t stage) const { return {2 * stage}; }
+  MOETWIN_HD constexpr Mbarrier empty(uint32_t stage) const { return {2 * stage + 1}; }
   MOETWIN_HD constexpr Mbarrier task_full(uint32_t entry) const { return {2 * stages + entry}; }
   MOETWIN_HD constexpr Mbarrier task_empty(uint32_t entry) const {
     return {2 * stages + kTaskQueueEntries + entry};

@@ -52,8 +52,8 @@ constexpr AgentMask math_agents(const KernelPlan& plan) {
 
 /// Who arrives at an mbarrier, its number being its place in the CTA's array.
 constexpr AgentMask mbarrier_members(const KernelPlan& plan, uint32_t bar) {
-  if (bar < plan.empty(0).index) return kLoadAAgent | kLoadBAgent;
-  if (bar < plan.task_full(0).index) return math_agents(plan);
+  if (bar < plan.task_full(0).index)
+    return bar % 2 == 0 ? kLoadAAgent | kLoadBAgent : math_agents(plan);
   if (bar < plan.task_empty(0).index) return kLoadAAgent;
   if (bar < plan.pull(0).index) return kLoadBAgent | math_agents(plan);
   if (bar < plan.combine(0, 0).index) return AgentMask{1} << (bar - plan.pull(0).index);

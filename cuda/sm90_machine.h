@@ -313,28 +313,16 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
     __syncwarp();
   }
 
-  // The first time, an epilogue costs what its code costs to fetch: one copy of it, and the
-  // accumulators move to where it reads them.
-
   template <uint32_t kCount, class F>
   __device__ __forceinline__ void for_slices(const Accumulator* total, F&& f) {
-    Accumulator current = total[0];
-    MOETWIN_NO_UNROLL
-    for (uint32_t slice = 0; slice < kCount; ++slice) {
-      f(slice, current);
-      if (slice + 1 < kCount) current = total[kCount - 1];
-    }
+    MOETWIN_UNROLL
+    for (uint32_t slice = 0; slice < kCount; ++slice) f(slice, total[slice]);
   }
 
   template <class F>
   __device__ __forceinline__ void for_rows(const Accumulator& total, Shared<uint8_t> /*staging*/,
                                            F&& f) {
-    Accumulator rows = total;
-    MOETWIN_NO_UNROLL
-    for (uint32_t place = 0; place < kRowsPerThread; ++place) {
-      f(Sm90Row(rows, place));
-      if (place == 0) Sm90Row::show_second(rows);
-    }
+    each_row<kSlices == 1>(total, f);
     __syncwarp();
   }
 

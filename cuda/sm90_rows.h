@@ -40,10 +40,10 @@ struct ColumnPair {
   float high;
 };
 
-/// One row of a tile as its owner sees it: columns 8 * p + 2 * (lane % 4) + {0, 1}. Whichever row
-/// it is, its values stand where the first one's were.
+/// One row of a tile as its owner sees it: columns 8 * p + 2 * (lane % 4) + {0, 1}.
 class Sm90Row {
  public:
+  /// Moves the second row's values to where the first one's were.
   static __device__ __forceinline__ void show_second(AccumulatorTile& tile) {
     MOETWIN_UNROLL
     for (uint32_t chunk = 0; chunk < AccumulatorTile::kChunks; ++chunk) {
@@ -52,11 +52,12 @@ class Sm90Row {
     }
   }
 
-  __device__ __forceinline__ Sm90Row(const AccumulatorTile& tile, uint32_t place)
-      : tile_(tile), place_(place) {}
+  /// `first`: register of the row's first value.
+  __device__ __forceinline__ Sm90Row(const AccumulatorTile& tile, uint32_t place, uint32_t first)
+      : tile_(tile), place_(place), first_(first) {}
 
   __device__ __forceinline__ ColumnPair pair(uint32_t p) const {
-    return {tile_.value[4 * p], tile_.value[4 * p + 1]};
+    return {tile_.value[4 * p + first_], tile_.value[4 * p + first_ + 1]};
   }
   /// Column of pair p inside its half of 64 columns.
   __device__ __forceinline__ uint32_t half_column(uint32_t p) const {
@@ -77,7 +78,26 @@ class Sm90Row {
  private:
   const AccumulatorTile& tile_;
   uint32_t place_;
+  uint32_t first_;
 };
+
+/// Calls f(row) for both rows of a thread. The first time, an epilogue costs what its code costs to
+/// fetch. With `kOneCopy`, for kernels of few tokens, there is one copy of it, and the second row
+/// moves to where it reads the first; else there are two, and nothing moves.
+template <bool kOneCopy, class F>
+__device__ __forceinline__ void each_row(const AccumulatorTile& tile, F&& f) {
+  if constexpr (kOneCopy) {
+    AccumulatorTile rows = tile;
+    MOETWIN_NO_UNROLL
+    for (uint32_t place = 0; place < kRowsPerThread; ++place) {
+      f(Sm90Row(rows, place, 0));
+      if (place == 0) Sm90Row::show_second(rows);
+    }
+  } else {
+    MOETWIN_UNROLL
+    for (uint32_t place = 0; place < kRowsPerThread; ++place) f(Sm90Row(tile, place, 2 * place));
+  }
+}
 
 /// Staged rows are swizzled as tile stores of their width expect them: 16-byte units of
 /// neighbouring rows lie in different banks.

@@ -212,9 +212,8 @@ class Explainer {
 }  // namespace
 
 std::string mbarrier_name(const KernelPlan& plan, uint32_t bar) {
-  if (bar < plan.empty(0).index) return fmt::format("mbarrier full[{}]", bar);
   if (bar < plan.task_full(0).index)
-    return fmt::format("mbarrier empty[{}]", bar - plan.empty(0).index);
+    return fmt::format("mbarrier {}[{}]", bar % 2 == 0 ? "full" : "empty", bar / 2);
   if (bar < plan.task_empty(0).index)
     return fmt::format("mbarrier task_full[{}]", bar - plan.task_full(0).index);
   if (bar < plan.pull(0).index)
