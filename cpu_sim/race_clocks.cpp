@@ -27,7 +27,7 @@ ClockSpace::ClockSpace(uint32_t rows, uint32_t places)
       zero_table_(make_table(nullptr)) {}
 
 ClockSpace::Shared* ClockSpace::Store::take() {
-  if (free == nullptr) {
+  if (free == nullptr) [[unlikely]] {
     slabs.push_back(std::make_unique<std::byte[]>(bytes * kPiecesPerSlab));
     for (size_t i = kPiecesPerSlab; i-- > 0;)
       free = new (slabs.back().get() + i * bytes) Shared{0, free};

@@ -271,7 +271,7 @@ class RaceDetector {
   }
   void use_barrier(const RaceSite& site, uint32_t barrier);
   /// Remembers all uses of the CTA's mbarriers in the shadow; the next ones are checked again.
-  void settle_barrier_uses(uint32_t cta);
+  [[gnu::noinline]] void settle_barrier_uses(uint32_t cta);
   bool touches_barriers(const RaceRange& range) const {
     return range.space == RaceSpace::Shared &&
            range.offset + range.row_bytes > topology_.mbarrier_offset &&
@@ -290,7 +290,7 @@ class RaceDetector {
   /// Whether the access is ordered behind an earlier one, fences included. False may also mean that
   /// relation_of() has to tell.
   bool plainly_ordered(const Touch& touch, uint32_t epoch, uint32_t source) const;
-  void check_order(const Touch& touch, const Record& first, uint64_t granule);
+  [[gnu::cold]] void check_order(const Touch& touch, const Record& first, uint64_t granule);
   bool atomics_conflict(const Touch& touch, uint32_t source) const;
   Relation relation_of(uint32_t epoch, uint32_t source, const RaceSite& second,
                        RaceSpace space) const;

@@ -60,7 +60,7 @@ class SyncLog {
  private:
   static constexpr size_t kChunk = size_t{1} << 12;
 
-  void start_chunk() {
+  [[gnu::noinline, gnu::cold]] void start_chunk() {
     if (chunks_.size() * kChunk == 2 * kKept) {
       chunks_.erase(chunks_.begin(), chunks_.begin() + kKept / kChunk);
       truncated_ = true;

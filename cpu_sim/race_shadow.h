@@ -73,7 +73,8 @@ class alignas(64) Granule {
   Record* begin() { return capacity_ == 0 ? inside_.data() : outside_; }
   Record* end() { return begin() + size_; }
   Record& add(const Record& record, RecordPool& pool) {
-    if (size_ == std::max(capacity_, kInside)) grow(pool);
+    if (size_ == std::max(capacity_, kInside)) [[unlikely]]
+      grow(pool);
     Record& added = *end();
     added = record;
     ++size_;
@@ -93,7 +94,7 @@ class alignas(64) Granule {
  private:
   static constexpr uint32_t kInside = 3;
 
-  void grow(RecordPool& pool) {
+  [[gnu::noinline, gnu::cold]] void grow(RecordPool& pool) {
     const uint32_t capacity = capacity_ == 0 ? RecordPool::kSmallest : 2 * capacity_;
     Record* const larger = pool.take(capacity);
     std::copy(begin(), end(), larger);
@@ -219,7 +220,7 @@ class alignas(64) ShadowArea {
     if (unit_writes_)
       prefetch_bytes(&page.writes[number % kPage * rows_ + unit], sizeof(UnitWrite));
   }
-  void make(Page& page) const {
+  [[gnu::noinline, gnu::cold]] void make(Page& page) const {
     page.granules = std::make_unique<std::array<Granule, kPage>>();
     if (unit_writes_) page.writes = std::make_unique<UnitWrite[]>(kPage * rows_);
   }

@@ -138,7 +138,7 @@ void RaceDetector::check_unit_writes(const Touch& touch, const UnitWrite* writes
     const UnitWrite write = writes[std::countr_zero(left)];
     if (write == checked) continue;
     checked = write;
-    if (write.source != 0 && !plainly_ordered(touch, write.epoch, write.source))
+    if (write.source != 0 && !plainly_ordered(touch, write.epoch, write.source)) [[unlikely]]
       check_order(touch, {left & -left, write.epoch, write.source}, number);
   }
 }
@@ -182,7 +182,7 @@ Record* RaceDetector::read_over(const Touch& touch, Granule& granule, uint64_t n
       const AccessKind kind = sources_.place_of(record->source).kind;
       if (writes(kind) && !known &&
           (!touch.atomic || !is_atomic(kind) || atomics_conflict(touch, record->source)) &&
-          !plainly_ordered(touch, record->epoch, record->source))
+          !plainly_ordered(touch, record->epoch, record->source)) [[unlikely]]
         check_order(touch, {common, record->epoch, record->source}, number);
       // Loads on different mbarriers stand beside each other.
       if (SourceTable::same_agent(record->source, touch.source) &&
@@ -213,7 +213,7 @@ Record* RaceDetector::write_over(const Touch& touch, Granule& granule, uint64_t 
       const AccessKind kind = sources_.place_of(record->source).kind;
       const bool both_atomic = touch.atomic && is_atomic(kind);
       if ((!both_atomic || atomics_conflict(touch, record->source)) &&
-          !plainly_ordered(touch, record->epoch, record->source))
+          !plainly_ordered(touch, record->epoch, record->source)) [[unlikely]]
         check_order(touch, {common, record->epoch, record->source}, number);
       // Whoever is ordered behind the new access is ordered behind what it replaces.
       chain_ended_ |= !both_atomic && kind == AccessKind::AtomicAdd;

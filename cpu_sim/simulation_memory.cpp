@@ -317,7 +317,10 @@ void Simulation::collect(uint64_t launch) {
   }
   CollectedLayer collected = collect_result(launches_[launch].args.shape, plan(), tokens, reader());
   results_[launch] = std::move(collected.result);
-  for (Finding& finding : collected.findings) findings_.push_back(std::move(finding));
+  for (Finding& finding : collected.findings) {
+    if (launches_.size() > 1) finding.launch = static_cast<uint32_t>(launch);
+    findings_.push_back(std::move(finding));
+  }
 }
 
 void Simulation::collect_y(uint32_t r) {
@@ -340,7 +343,8 @@ void Simulation::collect_y(uint32_t r) {
                          0,
                          "math",
                          fmt::format("rank {}: y has elements that this launch did not write", r),
-                         {}});
+                         {},
+                         launch_of(r)});
 }
 
 }  // namespace moetwin
