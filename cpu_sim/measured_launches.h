@@ -24,9 +24,9 @@ struct MeasuredLaunch {
   double microseconds;
 };
 constexpr MeasuredLaunch kMeasuredLaunches[] = {
-    {0, 1, 65.6},     {0, 8, 168.4},   {0, 32, 217.8},  {0, 128, 227.0}, {0, 512, 269.9},
-    {0, 2048, 757.0}, {0, 8192, 2839}, {1, 1, 116.7},   {1, 8, 317.2},   {1, 32, 362.0},
-    {1, 128, 374.2},  {1, 512, 583.8}, {1, 2048, 1773}, {1, 8192, 7490}};
+    {0, 1, 65.8},     {0, 8, 167.7},   {0, 32, 218.1},  {0, 128, 228.1}, {0, 512, 261.7},
+    {0, 2048, 681.6}, {0, 8192, 2481}, {1, 1, 116.0},   {1, 8, 316.9},   {1, 32, 363.1},
+    {1, 128, 373.8},  {1, 512, 553.1}, {1, 2048, 1487}, {1, 8192, 6119}};
 
 /// From this many tokens on the cost table claims to be right; below, fixed costs decide.
 constexpr uint32_t kFewestPredictedTokens = 32;

@@ -88,8 +88,7 @@ MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& t
     PipelineState next_stage = stage;
     next_stage.advance(plan.stages);
     StagedPart<M> next_staged = staged;
-    // Unrolled, the parts' accumulators would be alive together, and there is no room for two.
-    MOETWIN_NO_UNROLL
+    MOETWIN_UNROLL
     for (uint32_t part = 0; part < kParts; ++part) {
       typename M::template RowValues<float> row_scales;
       MOETWIN_UNROLL
