@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cmath>
 #include <limits>
 #include <numeric>
 #include <set>
