@@ -122,12 +122,30 @@ __device__ __forceinline__ void fence_proxy_async(FenceSpace space) {
     cuda::ptx::fence_proxy_async();
 }
 
+/// Stores 16 bytes that are not read again soon: the first to leave L2.
+__device__ __forceinline__ void store_streaming(void* global, uint4 value) {
+  __stcs(static_cast<uint4*>(global), value);
+}
+
 // Bulk copies. One thread issues them.
 
 __device__ __forceinline__ void bulk_load(void* shared, const void* global, uint32_t bytes,
                                           uint64_t* bar) {
   cuda::ptx::cp_async_bulk(cuda::ptx::space_cluster, cuda::ptx::space_global, shared, global, bytes,
                            bar);
+}
+
+/// The same for bytes that nobody reads again: the first to leave L2.
+__device__ __forceinline__ void bulk_load_once(void* shared, const void* global, uint32_t bytes,
+                                               uint64_t* bar) {
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1], %2, [%3], %4;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+      "l"(__cvta_generic_to_global(global)), "r"(bytes),
+      "r"(static_cast<uint32_t>(__cvta_generic_to_shared(bar))), "l"(policy)
+      : "memory");
 }
 
 __device__ __forceinline__ void bulk_store(void* global, const void* shared, uint32_t bytes) {

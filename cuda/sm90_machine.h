@@ -207,8 +207,12 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
   __device__ __forceinline__ void bulk_load(Shared<T> target, Global<U> source, uint32_t bytes,
                                             Mbarrier bar, Step step) {
     trace_elected(TraceKind::Copy, step, TraceObject::Mbarrier, bar.index, bytes);
-    if (elected())
-      ptx::bulk_load(ptx::shared_pointer(target), ptx::global_pointer(source), bytes, pointer(bar));
+    if (!elected()) return;
+    void* const to = ptx::shared_pointer(target);
+    if constexpr (kIsMath)  // rows to be summed: this is their only reader
+      ptx::bulk_load_once(to, ptx::global_pointer(source), bytes, pointer(bar));
+    else
+      ptx::bulk_load(to, ptx::global_pointer(source), bytes, pointer(bar));
   }
   template <class T, class U>
   __device__ __forceinline__ void bulk_store(Global<T> target, Shared<U> source, uint32_t bytes,
@@ -358,9 +362,9 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
     MOETWIN_UNROLL
     for (uint32_t i = 0; i < kRowCopies; ++i) {
       const uint32_t row = copied_row(i, row_bytes);
-      const Shared<Bf16x8> source{staging.offset + staged_byte(row, row_bytes, byte)};
-      if (row < valid)
-        store(Global<Bf16x8>{places.address[i] + offset + byte}, load(source, step), step);
+      const Shared<uint4> source{staging.offset + staged_byte(row, row_bytes, byte)};
+      const Global<uint4> target{places.address[i] + offset + byte};
+      if (row < valid) ptx::store_streaming(ptx::global_pointer(target), load(source, step));
     }
     __syncwarp();
   }
