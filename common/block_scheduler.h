@@ -3,7 +3,9 @@
 // how it reaches the other warps is roles/load_a.h.
 //
 //   ring   L1(0) .. L1(W-1), then L2(0), L1(W), L2(1), L1(W+1), ... and the remaining L2 blocks
-//   wave   for each batch of experts: all its L1 tiles, then all its L2 tiles
+//   wave   for each batch of experts: all its L1 tiles, then all its L2 tiles; of an expert all
+//          blocks for one block of weight rows, then for the next one, so that SMs read the same
+//          weights at about the same time; where that leaves SMs idle, slices in place of tiles
 //
 // Under both, SMs claim tasks one by one from a counter of the rank.
 #pragma once
@@ -17,11 +19,13 @@ namespace moetwin {
 
 enum class TileKind : uint32_t { None, Linear1, Linear2 };
 
-/// One tile of work: a pool block times one block of weight rows.
+/// One task: a pool block times a block of weight rows, or times one slice of it.
 struct Tile {
   TileKind kind = TileKind::None;
-  uint32_t block = 0;  ///< logical pool block
-  uint32_t n = 0;      ///< block of weight rows, below n1 or n2
+  uint32_t block = 0;   ///< logical pool block
+  uint32_t n = 0;       ///< block of weight rows, below n1 or n2
+  uint32_t slice = 0;   ///< the first one
+  uint32_t slices = 0;  ///< how many from there: all of them or one
 };
 
 /// One entry of the CTA's pool table, a running total over the local experts before this one; entry
@@ -58,17 +62,50 @@ MOETWIN_HD constexpr Tile ring_tile(uint32_t task, uint32_t blocks, TileCounts t
   const uint32_t paired_end = lead_tasks + (blocks - lead) * pair_tasks;
   Tile tile{};
   if (task < lead_tasks) {
-    tile = {TileKind::Linear1, task / tiles.n1, task % tiles.n1};
+    tile = {TileKind::Linear1, task / tiles.n1, task % tiles.n1, 0, tiles.slices};
   } else if (task < paired_end) {
     const uint32_t pair = (task - lead_tasks) / pair_tasks;
     const uint32_t place = (task - lead_tasks) % pair_tasks;
-    tile = place < tiles.n2 ? Tile{TileKind::Linear2, pair, place}
-                            : Tile{TileKind::Linear1, pair + lead, place - tiles.n2};
+    tile = place < tiles.n2
+               ? Tile{TileKind::Linear2, pair, place, 0, tiles.slices}
+               : Tile{TileKind::Linear1, pair + lead, place - tiles.n2, 0, tiles.slices};
   } else if (task < blocks * pair_tasks) {
     tile = {TileKind::Linear2, blocks - lead + (task - paired_end) / tiles.n2,
-            (task - paired_end) % tiles.n2};
+            (task - paired_end) % tiles.n2, 0, tiles.slices};
   }
   return tile;
+}
+
+/// One GEMM of a wave. With so few tiles that every SM gets one slice at most, they are dealt out
+/// slice by slice: that is twice as many SMs at work.
+struct WaveGemm {
+  TileKind kind;
+  uint32_t begin;       ///< first block
+  uint32_t n;           ///< tiles a block
+  uint32_t slices;      ///< of a tile
+  uint32_t tile_tasks;  ///< that a tile is dealt out as: one, or one a slice
+  uint32_t tasks;
+};
+
+MOETWIN_HD constexpr WaveGemm wave_gemm(TileKind kind, uint32_t begin, uint32_t blocks,
+                                        TileCounts tiles, uint32_t sms) {
+  const uint32_t n = kind == TileKind::Linear1 ? tiles.n1 : tiles.n2;
+  const uint32_t tile_tasks = blocks * n <= sms / tiles.slices ? tiles.slices : 1;
+  return {kind, begin, n, tiles.slices, tile_tasks, blocks * n * tile_tasks};
+}
+
+/// Task number `task` of a wave's GEMM: expert by expert, and inside an expert by weight rows.
+template <class FirstBlock>
+MOETWIN_HD Tile wave_gemm_tile(const WaveGemm& gemm, uint32_t task, uint32_t num_local_experts,
+                               FirstBlock&& first_block) {
+  const uint32_t place = task / gemm.tile_tasks;
+  const uint32_t expert =
+      expert_of_block(num_local_experts, gemm.begin + place / gemm.n, first_block);
+  const uint32_t own = first_block(expert);
+  const uint32_t blocks = first_block(expert + 1) - own;
+  const uint32_t inside = place - (own - gemm.begin) * gemm.n;
+  return {gemm.kind, own + inside % blocks, inside / blocks, task % gemm.tile_tasks,
+          gemm.slices / gemm.tile_tasks};
 }
 
 /// Where a walk through the waves stands; one a walker, starting at zero.
@@ -77,27 +114,30 @@ struct WaveCursor {
   uint32_t first_task = 0;    ///< tasks of all earlier waves
 };
 
-/// Tile number `task` in wave order; tasks of one walker must ascend. `first_block(e)` reads the
+/// Task number `task` in wave order; tasks of one walker must ascend. `first_block(e)` reads the
 /// pool table, valid up to e = num_local_experts (the total).
 template <class FirstBlock>
 MOETWIN_HD Tile wave_tile(WaveCursor& cursor, uint32_t task, uint32_t num_local_experts,
-                          uint32_t experts_per_wave, TileCounts tiles, FirstBlock&& first_block) {
+                          uint32_t experts_per_wave, TileCounts tiles, uint32_t sms,
+                          FirstBlock&& first_block) {
   Tile tile{};
   while (cursor.first_expert < num_local_experts) {
     const uint32_t left = num_local_experts - cursor.first_expert;
     const uint32_t experts = experts_per_wave < left ? experts_per_wave : left;
     const uint32_t begin = first_block(cursor.first_expert);
     const uint32_t blocks = first_block(cursor.first_expert + experts) - begin;
-    const uint32_t tasks = blocks * (tiles.n1 + tiles.n2);
+    const WaveGemm linear1 = wave_gemm(TileKind::Linear1, begin, blocks, tiles, sms);
+    const WaveGemm linear2 = wave_gemm(TileKind::Linear2, begin, blocks, tiles, sms);
     const uint32_t place = task - cursor.first_task;
-    if (place < tasks) {
-      const uint32_t l1_tasks = blocks * tiles.n1;
-      tile = place < l1_tasks ? Tile{TileKind::Linear1, begin + place / tiles.n1, place % tiles.n1}
-                              : Tile{TileKind::Linear2, begin + (place - l1_tasks) / tiles.n2,
-                                     (place - l1_tasks) % tiles.n2};
+    if (place < linear1.tasks) {
+      tile = wave_gemm_tile(linear1, place, num_local_experts, first_block);
       break;
     }
-    cursor.first_task += tasks;
+    if (place < linear1.tasks + linear2.tasks) {
+      tile = wave_gemm_tile(linear2, place - linear1.tasks, num_local_experts, first_block);
+      break;
+    }
+    cursor.first_task += linear1.tasks + linear2.tasks;
     cursor.first_expert += experts;
   }
   return tile;

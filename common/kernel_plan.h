@@ -31,7 +31,8 @@ constexpr uint32_t kMaxMathWarpgroups = 2;
 constexpr uint32_t kRowsPerWarp = kMathRows / kWarpgroupWarps;  ///< as wgmma lays them out
 constexpr uint32_t kMmaK = 32;              ///< codes of K a tensor-core step multiplies
 constexpr uint32_t kPullChunkBytes = 4096;  ///< most bytes of a row a dispatch warp holds at once
-constexpr uint32_t kTaskQueueEntries = 2;   ///< tiles a CTA may claim ahead
+constexpr uint32_t kPullChunkAlignment = 128;
+constexpr uint32_t kTaskQueueEntries = 2;  ///< tiles a CTA may claim ahead
 constexpr uint32_t kMaxCombineStages = 8;
 constexpr uint32_t kCombineColumns = 4096;  ///< most BF16 columns of a combine stage
 constexpr uint32_t kLeastCombineColumns = 256;
@@ -177,8 +178,10 @@ struct alignas(16) TaskEntry {
   uint32_t block;
   uint32_t n;
   uint32_t local_expert;
-  uint32_t rows;  ///< valid rows of the block
-  uint32_t unused[3];
+  uint32_t rows;    ///< valid rows of the block
+  uint32_t slice;   ///< the first one of the tile's that are multiplied
+  uint32_t slices;  ///< how many
+  uint32_t unused;
 };
 static_assert(sizeof(TaskEntry) == 32);
 
@@ -272,7 +275,10 @@ constexpr PlanResult make_plan(const Shape& shape, const KernelOptions& options,
     if (plan.ring_blocks > kMaxRingBlocks)
       return {{}, {"kernel.ring_blocks", options.ring_blocks, "at most 1048576"}};
   }
-  plan.pull_chunk_bytes = shape.hidden < kPullChunkBytes ? shape.hidden : kPullChunkBytes;
+  // Chunks of the same size, as few as there can be: what that leaves may hold another stage.
+  const uint32_t chunks_a_row = (shape.hidden + kPullChunkBytes - 1) / kPullChunkBytes;
+  plan.pull_chunk_bytes =
+      detail::align_up((shape.hidden + chunks_a_row - 1) / chunks_a_row, kPullChunkAlignment);
   // With few tokens the columns are shared, so that more SMs have some.
   plan.combine_columns = shape.hidden < kCombineColumns ? shape.hidden : kCombineColumns;
   const auto chunks = [&] {

@@ -4,9 +4,10 @@
 // with, and the rule for the smallest ring that cannot deadlock.
 //
 //   x_full    pull adds 1 a row, the last of an expert its padding too; lap L wants (L+1) * BLOCK_M
-//   x_empty   math adds 1 a Linear1 tile read; lap L wants L * n1
-//   l1_full   math adds 1 a stored part of Linear1; lap L wants (L+1) * n1 * warpgroups
-//   l1_empty  math adds 1 a Linear2 tile read; lap L wants L * n2
+//   x_empty   math adds the slices of a Linear1 tile read; lap L wants L * n1 * slices
+//   l1_full   each math warpgroup adds the slices of a stored Linear1 tile; lap L wants
+//             (L+1) * n1 * slices * warpgroups
+//   l1_empty  math adds the slices of a Linear2 tile read; lap L wants L * n2 * slices
 #pragma once
 
 #include <cstdint>
@@ -35,14 +36,19 @@ MOETWIN_HD constexpr RingSlot ring_slot(uint32_t block, uint32_t ring_blocks) {
   return {block % ring_blocks, block / ring_blocks};
 }
 
-/// Tiles a pool block has in each GEMM.
+/// Tiles a pool block has in each GEMM. A tile may be dealt out slice by slice (block_scheduler.h),
+/// so what is counted for a block are slices.
 struct TileCounts {
-  uint32_t n1;  ///< Linear1: BLOCK_N / 2 gate and as many up columns each
-  uint32_t n2;  ///< Linear2: BLOCK_N columns each
+  uint32_t n1;          ///< Linear1: BLOCK_N / 2 gate and as many up columns each
+  uint32_t n2;          ///< Linear2: BLOCK_N columns each
+  uint32_t slices = 1;  ///< of a tile
+
+  MOETWIN_HD constexpr uint32_t linear1_slices() const { return n1 * slices; }
+  MOETWIN_HD constexpr uint32_t linear2_slices() const { return n2 * slices; }
 };
 
 MOETWIN_HD constexpr TileCounts tile_counts(const Shape& shape, uint32_t block_n) {
-  return {2 * shape.intermediate / block_n, shape.hidden / block_n};
+  return {2 * shape.intermediate / block_n, shape.hidden / block_n, block_n / kSliceN};
 }
 
 // Counters may pass 2^32 in theory; every comparison is by signed distance, so they may wrap.
@@ -50,14 +56,14 @@ MOETWIN_HD constexpr uint32_t x_full_target(uint32_t lap, uint32_t block_m) {
   return (lap + 1) * block_m;
 }
 MOETWIN_HD constexpr uint32_t x_empty_target(uint32_t lap, TileCounts tiles) {
-  return lap * tiles.n1;
+  return lap * tiles.linear1_slices();
 }
 MOETWIN_HD constexpr uint32_t l1_full_target(uint32_t lap, TileCounts tiles,
                                              uint32_t math_warpgroups) {
-  return (lap + 1) * tiles.n1 * math_warpgroups;
+  return (lap + 1) * tiles.linear1_slices() * math_warpgroups;
 }
 MOETWIN_HD constexpr uint32_t l1_empty_target(uint32_t lap, TileCounts tiles) {
-  return lap * tiles.n2;
+  return lap * tiles.linear2_slices();
 }
 
 /// What pulling row `row` of an expert with `expert_rows` rows adds to x_full: the last row stands

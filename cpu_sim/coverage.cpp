@@ -70,7 +70,7 @@ void CoverageObserver::ring_word(const Observation& event) {
   if (slot >= ring.filled.size()) return;
   std::vector<uint32_t>& counts = fills ? ring.filled : ring.freed;
   const auto blocks =
-      static_cast<uint32_t>(event.number / (fills ? plan_.block_m : plan_.tiles.n1));
+      static_cast<uint32_t>(event.number / (fills ? plan_.block_m : plan_.tiles.linear1_slices()));
   if (blocks == counts[slot]) return;
   const bool cleared = blocks < counts[slot];
   counts[slot] = blocks;

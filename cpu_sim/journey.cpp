@@ -273,10 +273,14 @@ const JourneyRecorder::Task* JourneyRecorder::current_task(uint32_t agent) const
   return taken == 0 || taken > tasks.size() ? nullptr : &tasks[taken - 1];
 }
 
+uint64_t JourneyRecorder::task_key(TileKind kind, uint32_t block, uint32_t n,
+                                   uint32_t slice) const {
+  return (uint64_t{block} << 32 | (n * plan_.slices() + slice)) * 2 +
+         (kind == TileKind::Linear2 ? 1 : 0);
+}
+
 JourneyRecorder::TileWork& JourneyRecorder::work_of(uint32_t rank, const TaskEntry& task) {
-  const uint64_t tile =
-      (uint64_t{task.block} << 32 | task.n) * 2 + (task.kind == TileKind::Linear2 ? 1 : 0);
-  TileWork& work = tiles_[{rank, tile}];
+  TileWork& work = tiles_[{rank, task_key(task.kind, task.block, task.n, task.slice)}];
   work.task = task;
   work.begun.resize(plan_.math_warpgroups);
   work.done.resize(plan_.math_warpgroups);
@@ -293,31 +297,36 @@ bool JourneyRecorder::fits_row(const SlotJourney& journey) const {
 void JourneyRecorder::add_tiles(SlotJourney& journey) const {
   const uint32_t row = journey.place.row % plan_.block_m;
   const uint32_t rank = shape_.rank_of_expert(journey.expert);
-  const auto find = [&](uint32_t n, uint32_t kind) -> const TileWork* {
-    const auto work = tiles_.find({rank, (uint64_t{journey.place.block} << 32 | n) * 2 + kind});
-    return work == tiles_.end() ? nullptr : &work->second;
+  const auto keep = [](Sighting& kept, const Sighting& seen, bool last) {
+    if (seen.seen && (!kept.seen || (seen.event > kept.event) == last)) kept = seen;
   };
   // A row is multiplied by one warpgroup, or by several, each with other slices.
-  const auto of_row = [&](const TileWork& work, const std::vector<Sighting>& sightings, bool last) {
-    Sighting chosen;
+  const auto keep_of_row = [&](Sighting& kept, const TileWork& work,
+                               const std::vector<Sighting>& sightings, bool last) {
     for (uint32_t warpgroup = 0; warpgroup < plan_.math_warpgroups; ++warpgroup) {
       const MathPart part = math_part(plan_, warpgroup, work.task);
-      const Sighting& seen = sightings[warpgroup];
-      if (row - part.first >= part.valid || !seen.seen) continue;
-      if (!chosen.seen || (seen.event > chosen.event) == last) chosen = seen;
+      if (row - part.first < part.valid) keep(kept, sightings[warpgroup], last);
     }
-    return chosen;
+  };
+  // A tile that was dealt out slice by slice has several tasks.
+  const auto each_task = [&](TileKind kind, uint32_t n, auto&& f) {
+    for (uint32_t slice = 0; slice < plan_.slices(); ++slice) {
+      const auto work = tiles_.find({rank, task_key(kind, journey.place.block, n, slice)});
+      if (work != tiles_.end()) f(work->second);
+    }
   };
   journey.linear1.resize(plan_.tiles.n1);
   for (uint32_t n = 0; n < plan_.tiles.n1; ++n)
-    if (const TileWork* work = find(n, 0))
-      journey.linear1[n] = {work->claimed, of_row(*work, work->begun, false),
-                            of_row(*work, work->done, true)};
+    each_task(TileKind::Linear1, n, [&](const TileWork& work) {
+      keep(journey.linear1[n].claimed, work.claimed, false);
+      keep_of_row(journey.linear1[n].begun, work, work.begun, false);
+      keep_of_row(journey.linear1[n].done, work, work.done, true);
+    });
   for (uint32_t n = 0; n < plan_.tiles.n2; ++n)
-    if (const TileWork* work = find(n, 1)) {
-      journey.linear2[n].claimed = work->claimed;
-      journey.linear2[n].begun = of_row(*work, work->begun, false);
-    }
+    each_task(TileKind::Linear2, n, [&](const TileWork& work) {
+      keep(journey.linear2[n].claimed, work.claimed, false);
+      keep_of_row(journey.linear2[n].begun, work, work.begun, false);
+    });
 }
 
 std::vector<SlotJourney> JourneyRecorder::journeys() const {

@@ -125,6 +125,7 @@ class JourneyRecorder : public SyncObserver, public DataObserver {
   void scattered(uint64_t place, const Sighting& seen);
   void claimed(const Observation& event);
   const Task* current_task(uint32_t agent) const;
+  uint64_t task_key(TileKind kind, uint32_t block, uint32_t n, uint32_t slice) const;
   TileWork& work_of(uint32_t rank, const TaskEntry& task);
   PoolRowPlace place_of(uint32_t expert, uint32_t source, uint32_t slot) const;
   bool fits_row(const SlotJourney& journey) const;

@@ -92,7 +92,7 @@ class Judge {
     static thread_local SignalObserver observer;
     const LaunchSpec& first = c.launches.front();
     const PlanResult planned = make_plan(first.shape, c.kernel, options_.unsafe_ring);
-    observer.begin(c.kernel.block_m, planned.plan.tiles.n1, c.shape.ranks,
+    observer.begin(c.kernel.block_m, planned.plan.tiles.linear1_slices(), c.shape.ranks,
                    planned.plan.ring_blocks);
     Probes probes;
     probes.observer = &observer;

@@ -212,8 +212,9 @@ void RankCounters::start_launch(const TraceEvent& event) {
   MOETWIN_CHECK(event.value < launches_.size());
   const KernelPlan& plan = launches_[event.value].plan;
   Rank& rank = ranks_[event.rank];
-  rank.pool.start({plan.block_m, plan.tiles.n1});
-  rank.linear1.start({plan.tiles.n1 * plan.math_warpgroups, plan.tiles.n2});
+  const TileCounts tiles = plan.tiles;
+  rank.pool.start({plan.block_m, tiles.linear1_slices()});
+  rank.linear1.start({tiles.linear1_slices() * plan.math_warpgroups, tiles.linear2_slices()});
   rank.values.fill(0);
 }
 

@@ -41,24 +41,29 @@ TEST_CASE("block_scheduler: ring order names every tile exactly once") {
 }
 
 TEST_CASE(
-    "block_scheduler: wave order names every tile once, also when waves do not divide experts") {
+    "block_scheduler: wave order names every slice once, also when waves do not divide experts") {
   const std::vector<uint32_t> blocks{0, 2, 1, 0, 3, 0, 1};
   const std::vector<uint32_t> first = first_blocks(blocks);
-  const TileCounts tiles{3, 2};
-  for (uint32_t wave = 1; wave <= 8; ++wave)
-    for (uint32_t sms = 1; sms <= 5; ++sms) {
-      std::set<TileKey> seen;
-      for (uint32_t sm = 0; sm < sms; ++sm) {
-        WaveCursor cursor;
-        for (uint32_t task = sm;; task += sms) {
-          const Tile tile =
-              wave_tile(cursor, task, 7, wave, tiles, [&](uint32_t e) { return first[e]; });
-          if (tile.kind == TileKind::None) break;
-          REQUIRE(seen.insert({tile.kind, tile.block, tile.n}).second);
+  for (const TileCounts tiles : {TileCounts{3, 2, 1}, TileCounts{3, 2, 2}})
+    for (uint32_t wave = 1; wave <= 8; ++wave)
+      for (uint32_t sms = 1; sms <= 45; ++sms) {
+        std::set<std::tuple<TileKind, uint32_t, uint32_t>> seen;
+        for (uint32_t sm = 0; sm < sms; ++sm) {
+          WaveCursor cursor;
+          for (uint32_t task = sm;; task += sms) {
+            const Tile tile =
+                wave_tile(cursor, task, 7, wave, tiles, sms, [&](uint32_t e) { return first[e]; });
+            if (tile.kind == TileKind::None) break;
+            REQUIRE(tile.n < (tile.kind == TileKind::Linear1 ? tiles.n1 : tiles.n2));
+            REQUIRE(tile.slice + tile.slices <= tiles.slices);
+            for (uint32_t slice = 0; slice < tile.slices; ++slice)
+              REQUIRE(
+                  seen.insert({tile.kind, tile.block, tile.n * tiles.slices + tile.slice + slice})
+                      .second);
+          }
         }
+        REQUIRE(seen.size() == first.back() * (tiles.linear1_slices() + tiles.linear2_slices()));
       }
-      REQUIRE(seen.size() == first.back() * (tiles.n1 + tiles.n2));
-    }
 }
 
 TEST_CASE("block_scheduler: in a wave Linear1 of all its blocks comes before Linear2 of any") {
@@ -66,13 +71,61 @@ TEST_CASE("block_scheduler: in a wave Linear1 of all its blocks comes before Lin
   WaveCursor cursor;
   std::vector<TileKind> kinds;
   for (uint32_t task = 0;; ++task) {
-    const Tile tile = wave_tile(cursor, task, 3, 2, {2, 1}, [&](uint32_t e) { return first[e]; });
+    const Tile tile =
+        wave_tile(cursor, task, 3, 2, {2, 1}, 1, [&](uint32_t e) { return first[e]; });
     if (tile.kind == TileKind::None) break;
     kinds.push_back(tile.kind);
   }
   const auto l1 = TileKind::Linear1;
   const auto l2 = TileKind::Linear2;
   CHECK(kinds == std::vector<TileKind>{l1, l1, l1, l1, l1, l1, l2, l2, l2, l1, l1, l2});
+}
+
+TEST_CASE("block_scheduler: in a wave all blocks of an expert come before its next weight rows") {
+  const std::vector<uint32_t> first = first_blocks({2, 0, 1});
+  WaveCursor cursor;
+  std::vector<std::pair<uint32_t, uint32_t>> order;
+  for (uint32_t task = 0;; ++task) {
+    const Tile tile =
+        wave_tile(cursor, task, 3, 3, {2, 3}, 1, [&](uint32_t e) { return first[e]; });
+    if (tile.kind == TileKind::None) break;
+    order.push_back({tile.block, tile.n});
+  }
+  CHECK(order == std::vector<std::pair<uint32_t, uint32_t>>{{0, 0},
+                                                            {1, 0},
+                                                            {0, 1},
+                                                            {1, 1},
+                                                            {2, 0},
+                                                            {2, 1},
+                                                            {0, 0},
+                                                            {1, 0},
+                                                            {0, 1},
+                                                            {1, 1},
+                                                            {0, 2},
+                                                            {1, 2},
+                                                            {2, 0},
+                                                            {2, 1},
+                                                            {2, 2}});
+}
+
+TEST_CASE("block_scheduler: a GEMM that leaves half of the SMs idle is dealt out slice by slice") {
+  const std::vector<uint32_t> first = first_blocks({1, 1});
+  const auto tasks = [&](uint32_t sms, TileKind kind) {
+    WaveCursor cursor;
+    std::vector<uint32_t> slices;
+    for (uint32_t task = 0;; ++task) {
+      const Tile tile =
+          wave_tile(cursor, task, 2, 2, {3, 2, 2}, sms, [&](uint32_t e) { return first[e]; });
+      if (tile.kind == TileKind::None) return slices;
+      if (tile.kind == kind) slices.push_back(tile.slices);
+    }
+  };
+  // Six tiles of Linear1, four of Linear2.
+  CHECK(tasks(7, TileKind::Linear1) == std::vector<uint32_t>(6, 2));
+  CHECK(tasks(7, TileKind::Linear2) == std::vector<uint32_t>(4, 2));
+  CHECK(tasks(8, TileKind::Linear1) == std::vector<uint32_t>(6, 2));
+  CHECK(tasks(8, TileKind::Linear2) == std::vector<uint32_t>(8, 1));
+  CHECK(tasks(12, TileKind::Linear1) == std::vector<uint32_t>(12, 1));
 }
 
 TEST_CASE("block_scheduler: a block belongs to the expert whose range holds it") {

@@ -27,6 +27,15 @@ Case laps(const std::string& scheduler) {
                     "");
 }
 
+/// Every GEMM dealt out slice by slice.
+Case slices() {
+  Case c = laps("wave");
+  c.kernel.block_n = 256;
+  c.kernel.sms_per_rank = 8;
+  c.kernel.experts_per_wave = 1;
+  return c;
+}
+
 KernelArgs args_of(const Case& c, size_t launch, bool math) {
   const Shape& shape = c.launches[launch].shape;
   const KernelPlan plan = checked_plan(shape, c.kernel, false, math);
@@ -80,11 +89,10 @@ std::string name_of(const AgentPlace& agent) {
 }  // namespace
 
 TEST_CASE("journey: every routed slot is followed from its count to y, in the protocol's order") {
-  for (const char* scheduler : {"ring", "wave"})
+  for (const Case& c : {laps("ring"), laps("wave"), slices()})
     for (const char* schedule : {"fifo", "random:3", "slow:math@1", "timed"}) {
-      CAPTURE(scheduler);
+      CAPTURE(c.kernel.block_n);
       CAPTURE(schedule);
-      const Case c = laps(scheduler);
       const Followed followed = follow(c, schedule);
       REQUIRE(!followed.run.failed());
       const Problem problem = make_routed_problem(c, 1);
@@ -109,6 +117,14 @@ TEST_CASE("journey: every routed slot is followed from its count to y, in the pr
         CHECK(j.published.agent.rank == j.expert / 2);
         CHECK(j.published.agent.role == Role::Dispatch);
         CHECK(j.summed.agent.rank == j.rank);
+        for (const TileJourney& tile : j.linear1) {
+          CHECK(tile.claimed.event < tile.begun.event);
+          CHECK(tile.begun.event < tile.done.event);
+        }
+        for (const TileJourney& tile : j.linear2) {
+          CHECK(tile.claimed.event < tile.begun.event);
+          CHECK(tile.begun.event < tile.done.event);
+        }
       }
     }
 }

@@ -30,16 +30,20 @@ RunResult run(const Case& c, bool full, const Mutant& mutant = {}) {
   return simulate(c, options, mutant);
 }
 
-std::set<std::string> classes(const RunResult& result) {
+/// The classes of a run's findings, each once, in one line.
+std::string classes(const RunResult& result) {
   std::set<std::string> found;
   for (const Finding& finding : result.findings) found.insert(finding_class_name(finding.kind));
-  return found;
+  std::string all;
+  for (const std::string& name : found) all += name + " ";
+  return all;
 }
 
+// With three SMs one is still in Linear1 when another begins Linear2, however long its k loop is.
 const std::vector<std::string> kKernels = {
     R"({"sms_per_rank":1})", R"({"sms_per_rank":2,"stages":1})",
     R"({"sms_per_rank":1,"block_m":128,"stages":2})",
-    R"({"sms_per_rank":2,"scheduler":"wave","experts_per_wave":1})"};
+    R"({"sms_per_rank":3,"scheduler":"wave","experts_per_wave":1})"};
 
 }  // namespace
 
@@ -79,7 +83,7 @@ TEST_CASE("k_loop: a broken protocol is found in the same classes either way") {
     for (const Mutant& mutant : mutants) {
       CAPTURE(kernel);
       CAPTURE(std::string(step_words(mutant.step)));
-      const std::set<std::string> full = classes(run(c, true, mutant));
+      const std::string full = classes(run(c, true, mutant));
       CHECK(classes(run(c, false, mutant)) == full);
     }
   }
@@ -91,7 +95,7 @@ TEST_CASE("k_loop: a scale factor of a later block of K that is missing is found
   // Each dispatch warp leaves out one store: block 1 of its 60th row, which lies in a block that
   // the first two tiles do not touch.
   const Mutant mutant = {MutantKind::Drop, Step::PullScales, 0, 4 * 60 + 1, 4 * 60 + 1};
-  const std::set<std::string> full = classes(run(c, true, mutant));
-  CHECK(full.count("mismatch") == 1);
+  const std::string full = classes(run(c, true, mutant));
+  CHECK(full.find("mismatch") != std::string::npos);
   CHECK(classes(run(c, false, mutant)) == full);
 }

@@ -43,12 +43,12 @@ TEST_CASE("ring_pool: the rows of a block add BLOCK_M to x_full, whatever the co
 }
 
 TEST_CASE("ring_pool: every target grows by what one block adds from lap to lap") {
-  const TileCounts tiles{6, 3};
+  const TileCounts tiles{6, 3, 2};
   for (uint32_t lap = 0; lap < 5; ++lap) {
     CHECK(x_full_target(lap + 1, 64) - x_full_target(lap, 64) == 64);
-    CHECK(x_empty_target(lap + 1, tiles) - x_empty_target(lap, tiles) == tiles.n1);
-    CHECK(l1_full_target(lap + 1, tiles, 2) - l1_full_target(lap, tiles, 2) == 2 * tiles.n1);
-    CHECK(l1_empty_target(lap + 1, tiles) - l1_empty_target(lap, tiles) == tiles.n2);
+    CHECK(x_empty_target(lap + 1, tiles) - x_empty_target(lap, tiles) == 12);
+    CHECK(l1_full_target(lap + 1, tiles, 2) - l1_full_target(lap, tiles, 2) == 24);
+    CHECK(l1_empty_target(lap + 1, tiles) - l1_empty_target(lap, tiles) == 6);
   }
   CHECK(x_empty_target(0, tiles) == 0);
   CHECK(ring_slot(7, 3).index == 1);

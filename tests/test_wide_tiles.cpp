@@ -33,6 +33,33 @@ TEST_CASE("wide_tiles: generated cases give the naive path's bits in tiles of 25
   }
 }
 
+TEST_CASE("wide_tiles: tasks of one slice give the naive path's bits") {
+  for (const uint32_t block_m : {64u, 128u})
+    for (const uint32_t sms : {3u, 8u, 16u}) {
+      Case c;
+      c.shape = {2, 4, 2, 512, 256, 40};
+      c.tokens = {40, 3};
+      c.kernel.block_m = block_m;
+      c.kernel.block_n = 256;
+      c.kernel.stages = 2;
+      c.kernel.sms_per_rank = sms;
+      c.kernel.scheduler = SchedulerPolicy::Wave;
+      c.kernel.experts_per_wave = 1;  // 2 tiles of Linear1 and of Linear2 a block
+      set_launches(c, 2);
+      CAPTURE(block_m);
+      CAPTURE(sms);
+      RunOptions options;
+      options.check = true;
+      const RunResult simulated = simulate(c, options);
+      CHECK(simulated.findings.empty());
+      REQUIRE(simulated.launches.size() == 2);
+      WeightCache cache;
+      for (size_t launch = 0; launch < 2; ++launch)
+        CHECK(compare_results(simulated.launches[launch], run_naive(make_problem(c, launch, cache)))
+                  .equal());
+    }
+}
+
 TEST_CASE("wide_tiles: the math warpgroups' parts are every valid row times every slice, once") {
   const Shape shape{2, 4, 2, 512, 128, 16};
   for (const uint32_t block_m : {64u, 128u})
@@ -42,7 +69,7 @@ TEST_CASE("wide_tiles: the math warpgroups' parts are every valid row times ever
       options.block_n = block_n;
       const KernelPlan plan = make_plan(shape, options).plan;
       for (uint32_t rows = 1; rows <= block_m; ++rows) {
-        const TaskEntry task{TileKind::Linear1, 0, 3, 0, rows, {}};
+        const TaskEntry task{TileKind::Linear1, 0, 3, 0, rows, 0, plan.slices(), 0};
         std::vector<uint32_t> times(size_t{rows} * plan.slices(), 0);
         uint32_t busy = 0;
         for (uint32_t warpgroup = 0; warpgroup < plan.math_warpgroups; ++warpgroup) {
@@ -57,6 +84,20 @@ TEST_CASE("wide_tiles: the math warpgroups' parts are every valid row times ever
         CHECK(std::all_of(times.begin(), times.end(), [](uint32_t n) { return n == 1; }));
         CHECK(math_part(plan, 0, task).valid != 0);
         if (block_n == 256) CHECK(busy == plan.math_warpgroups);
+        for (uint32_t slice = 0; slice < plan.slices(); ++slice) {
+          const TaskEntry alone{TileKind::Linear1, 0, 3, 0, rows, slice, 1, 0};
+          uint32_t multiplied = 0;
+          for (uint32_t warpgroup = 0; warpgroup < plan.math_warpgroups; ++warpgroup) {
+            const MathPart part = math_part(plan, warpgroup, alone);
+            if (part.valid == 0) continue;
+            CHECK(part.first == multiplied);
+            CHECK(part.slice == 0);  // it is the only one that is staged
+            CHECK(part.first_slice == 3 * plan.slices() + slice);
+            CHECK(part.slices == 1);
+            multiplied += part.valid;
+          }
+          CHECK(multiplied == rows);
+        }
       }
     }
 }

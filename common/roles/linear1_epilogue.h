@@ -2,10 +2,11 @@
 // row and 64 columns, E4M3 codes into the ring of Linear2's rows.
 //
 //   who waits     who arrives               how many           what it means
-//   math (L1)     math (L2) on              L * n2             the ring slot's earlier block has
+//   math (L1)     math (L2) on              L * n2 * slices    the ring slot's earlier block has
 //                 l1_empty[slot]                               been read
 //   load A        math (L1) on              (L+1) * n1 *       all 64-column groups of the block
-//                 l1_full[slot]             math warpgroups    are in the ring
+//                 l1_full[slot]             slices * math      are in the ring
+//                                           warpgroups
 #pragma once
 
 #include "common/layer_rules.h"
@@ -55,12 +56,12 @@ MOETWIN_ROLE void wait_for_linear1_slot(M& m, const KernelArgs& args, RingSlot r
                  Step::Linear1WaitsForRingSlot);
 }
 
-/// One warpgroup's part of a Linear1 tile is in the ring.
+/// One warpgroup's part of `slices` slices of a Linear1 tile is in the ring.
 template <Machine M>
-MOETWIN_ROLE void publish_linear1(M& m, RingSlot ring) {
+MOETWIN_ROLE void publish_linear1(M& m, RingSlot ring, uint32_t slices) {
   m.elect([&] {
-    m.reduce_add(m.template region<uint32_t>(Region::Linear1Full) + ring.index, 1u, Order::Release,
-                 Scope::Gpu, Step::Linear1Publish);
+    m.reduce_add(m.template region<uint32_t>(Region::Linear1Full) + ring.index, slices,
+                 Order::Release, Scope::Gpu, Step::Linear1Publish);
   });
 }
 
@@ -112,7 +113,7 @@ MOETWIN_ROLE void linear1_epilogue(M& m, const KernelArgs& args, const TaskEntry
   }
   m.bulk_commit(Step::Linear1Store);
   m.bulk_wait(BulkDone::Written, Step::Linear1Stored);
-  publish_linear1(m, ring);
+  publish_linear1(m, ring, task.slices);
 }
 
 }  // namespace moetwin

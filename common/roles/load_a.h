@@ -5,7 +5,8 @@
 //   load B, math   load A on task_full        1                     the next tile is in the queue
 //   load A         load B, math on task_empty 1 + math warps        the entry may be overwritten
 //   load A         pull on x_full[slot]       (L+1) * BLOCK_M       Linear1's rows are in the ring
-//   load A         math on l1_full[slot]      (L+1) * n1 * groups   Linear2's rows are in the ring
+//   load A         math on l1_full[slot]      (L+1) * n1 * slices   Linear2's rows are in the ring
+//                                             * math warpgroups
 //   math           load A, load B on full     2, and the bytes      the stage can be read
 //   load A, B      math on empty              math warps            the stage can be overwritten
 #pragma once
@@ -30,6 +31,7 @@ struct TileSource {
     const uint32_t experts = args.shape.num_local_experts();
     if (args.plan.scheduler == SchedulerPolicy::Wave)
       return wave_tile(wave, task, experts, args.plan.experts_per_wave, args.plan.tiles,
+                       args.plan.sms,
                        [&](uint32_t e) { return read_pool_table(m, args, e).first_block; });
     return ring_tile(task, read_pool_table(m, args, experts).first_block, args.plan.tiles,
                      args.plan.warm_up);
@@ -39,13 +41,13 @@ struct TileSource {
 /// The entry the other warps need for a tile: its expert and how many of its rows are valid.
 template <Machine M>
 MOETWIN_ROLE TaskEntry describe_tile(M& m, const KernelArgs& args, Tile tile) {
-  if (tile.kind == TileKind::None) return {tile.kind, 0, 0, 0, 0, {0, 0, 0}};
+  if (tile.kind == TileKind::None) return {tile.kind, 0, 0, 0, 0, 0, 0, 0};
   const auto first_block = [&](uint32_t e) { return read_pool_table(m, args, e).first_block; };
   const uint32_t expert = expert_of_block(args.shape.num_local_experts(), tile.block, first_block);
   const uint32_t before = (tile.block - first_block(expert)) * args.plan.block_m;
   const uint32_t left = expert_rows(m, args, expert) - before;
   const uint32_t rows = left < args.plan.block_m ? left : args.plan.block_m;
-  return {tile.kind, tile.block, tile.n, expert, rows, {0, 0, 0}};
+  return {tile.kind, tile.block, tile.n, expert, rows, tile.slice, tile.slices, 0};
 }
 
 /// Waits until the rows that a tile multiplies are in the ring.

@@ -19,7 +19,8 @@ MOETWIN_ROLE void load_b_role(M& m, const KernelArgs& args) {
     const bool linear1 = task.kind == TileKind::Linear1;
     const Tensor tensor = linear1 ? Tensor::W1 : Tensor::W2;
     const uint32_t expert_rows = linear1 ? 2 * args.shape.intermediate : args.shape.hidden;
-    const uint32_t row = task.local_expert * expert_rows + task.n * plan.block_n;
+    const uint32_t row =
+        task.local_expert * expert_rows + task.n * plan.block_n + task.slice * kSliceN;
     const uint32_t k_blocks =
         linear1 ? args.shape.hidden_blocks() : args.shape.intermediate_blocks();
     const uint32_t steps = m.stepped_k_blocks(k_blocks);
@@ -27,9 +28,9 @@ MOETWIN_ROLE void load_b_role(M& m, const KernelArgs& args) {
     for (uint32_t k = 0; k < steps; ++k) {
       m.mbarrier_wait(plan.empty(stage.index), stage.parity ^ 1, Step::LoadBWaitsForStage);
       const Mbarrier full = plan.full(stage.index);
-      m.mbarrier_expect(full, plan.stage_b_bytes(), Step::LoadBExpect);
+      m.mbarrier_expect(full, task.slices * kSliceN * kBlockK, Step::LoadBExpect);
       const Shared<uint8_t> target{plan.shared.stage_b + stage.index * plan.stage_b_bytes()};
-      for (uint32_t slice = 0; slice < plan.slices(); ++slice)
+      for (uint32_t slice = 0; slice < task.slices; ++slice)
         m.tile_load(tensor, row + slice * kSliceN, k * kBlockK, kSliceN,
                     target + slice * kSliceN * kBlockK, full, Step::LoadBTile);
       stage.advance(plan.stages);

@@ -5,8 +5,8 @@
 //   who waits      who arrives               how many         what it means
 //   math           load A, load B on full    2, and bytes     the stage can be read
 //   load A, B      math on empty             math warps       the stage can be overwritten
-//   pull           math on x_empty[slot]     1 a tile         Linear1 has read the block's rows
-//   math (L1)      math (L2) on              1 a tile         Linear2 has read the block's rows
+//   pull           math on x_empty[slot]     slices of tiles  Linear1 has read the block's rows
+//   math (L1)      math (L2) on              slices of tiles  Linear2 has read the block's rows
 //                  l1_empty[slot]
 #pragma once
 
@@ -143,14 +143,14 @@ MOETWIN_ROLE void skip_tile(M& m, const KernelPlan& plan, uint32_t k_blocks, Pip
   }
 }
 
-/// The last stage of the tile has landed, so its rows have been read from the ring. One warpgroup
-/// speaks for the CTA: each of them waits for every stage.
+/// The last stage of the task has landed, so its rows have been read from the ring for `slices`
+/// slices. One warpgroup speaks for the CTA: each of them waits for every stage.
 template <Machine M>
-MOETWIN_ROLE void release_block(M& m, Region region, RingSlot ring) {
+MOETWIN_ROLE void release_block(M& m, Region region, RingSlot ring, uint32_t slices) {
   if (m.agent() != 0) return;
   m.elect([&] {
-    m.reduce_add(m.template region<uint32_t>(region) + ring.index, 1u, Order::Release, Scope::Gpu,
-                 Step::MathReleaseBlock);
+    m.reduce_add(m.template region<uint32_t>(region) + ring.index, slices, Order::Release,
+                 Scope::Gpu, Step::MathReleaseBlock);
   });
 }
 
@@ -163,7 +163,7 @@ MOETWIN_ROLE void linear1_part(M& m, const KernelArgs& args, const TaskEntry& ta
   Totals<kSlices, M> total;
   multiply_tile<1>(m, args, task, mine, stage, total);
   const RingSlot ring = ring_slot(task.block, args.plan.ring_blocks);
-  release_block(m, Region::XEmpty, ring);
+  release_block(m, Region::XEmpty, ring, task.slices);
   linear1_epilogue<kSlices>(m, args, task, ring, mine, total.slice);
 }
 
@@ -172,7 +172,7 @@ MOETWIN_ROLE void linear2_part(M& m, const KernelArgs& args, const TaskEntry& ta
                                PipelineState& stage) {
   Totals<kSlices, M> total;
   multiply_tile<2>(m, args, task, mine, stage, total);
-  release_block(m, Region::Linear1Empty, ring_slot(task.block, args.plan.ring_blocks));
+  release_block(m, Region::Linear1Empty, ring_slot(task.block, args.plan.ring_blocks), task.slices);
   linear2_scatter<kSlices>(m, args, task, mine, total.slice);
 }
 
@@ -184,7 +184,7 @@ MOETWIN_ROLE void linear1_tile(M& m, const KernelArgs& args, const TaskEntry& ta
     const RingSlot ring = ring_slot(task.block, args.plan.ring_blocks);
     skip_tile(m, args.plan, args.shape.hidden_blocks(), stage);
     wait_for_linear1_slot(m, args, ring);
-    publish_linear1(m, ring);
+    publish_linear1(m, ring, task.slices);
   } else if (M::kMaxSlices == 1 || mine.slices == 1) {
     linear1_part<1>(m, args, task, mine, stage);
   } else {

@@ -3,8 +3,8 @@
 // its codes through shared memory into the pool ring, and publishes it.
 //
 //   who waits      who arrives             how many         what it means
-//   pull           math (Linear1)          L * n1 on        the ring slot's earlier block has been
-//                                          x_empty[slot]    read, its rows may be overwritten
+//   pull           math (Linear1)          L * n1 * slices  the ring slot's earlier block has been
+//                                          on x_empty[slot] read, its rows may be overwritten
 //   load A         pull, once a row        (L+1) * BLOCK_M  all rows of the block are in the ring
 //                                          on x_full[slot]
 #pragma once
