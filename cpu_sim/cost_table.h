@@ -18,7 +18,7 @@ struct CostTable {
   uint64_t copy_latency = 700;     ///< a bulk copy on the card
   uint64_t peer_latency = 1400;    ///< a bulk copy from or to a peer card
   uint64_t dram_rate = 3'900'000;  ///< of all SMs together
-  uint64_t l2_rate = 7'000'000;    ///< of all SMs together; fitted
+  uint64_t l2_rate = 7'800'000;    ///< of all SMs together; fitted
   uint64_t link_rate = 371'000;    ///< of a card, from or to all peers
   uint64_t sm_rate = 100'000;      ///< of one SM; fitted
   uint64_t l2_kept = 30'000'000;   ///< weights read again after fewer bytes are in L2; fitted

@@ -24,9 +24,9 @@ struct MeasuredLaunch {
   double microseconds;
 };
 constexpr MeasuredLaunch kMeasuredLaunches[] = {
-    {0, 1, 65.9},     {0, 8, 166.9},   {0, 32, 217.7},  {0, 128, 227.7}, {0, 512, 262.8},
-    {0, 2048, 696.7}, {0, 8192, 2505}, {1, 1, 116.7},   {1, 8, 318.0},   {1, 32, 363.6},
-    {1, 128, 374.4},  {1, 512, 562.1}, {1, 2048, 1536}, {1, 8192, 6289}};
+    {0, 1, 65.4},     {0, 8, 166.2},   {0, 32, 217.5},  {0, 128, 227.5}, {0, 512, 263.6},
+    {0, 2048, 690.3}, {0, 8192, 2431}, {1, 1, 117.2},   {1, 8, 315.5},   {1, 32, 363.4},
+    {1, 128, 373.2},  {1, 512, 550.9}, {1, 2048, 1502}, {1, 8192, 5418}};
 
 /// From this many tokens on the cost table claims to be right; below, fixed costs decide.
 constexpr uint32_t kFewestPredictedTokens = 32;
