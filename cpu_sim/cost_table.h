@@ -1,7 +1,8 @@
 // What the timed schedule takes each operation to cost, as data: latencies in nanoseconds, rates in
 // bytes a microsecond. Latencies and rates of memory were measured alone on one H200 (2026-11-29);
-// what is marked "fitted" was chosen so that whole launches take the time that they took there on
-// the same day (docs/measurements.md, `moetwin bench timed`). shared_bandwidth.h has the queues.
+// what is marked "fitted" was chosen so that whole launches take the time that they took there that
+// day, the rate of L2 the day after (docs/measurements.md, `moetwin bench timed`).
+// shared_bandwidth.h has the queues.
 #pragma once
 
 #include <cstdint>

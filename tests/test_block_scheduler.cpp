@@ -47,7 +47,7 @@ TEST_CASE(
   for (const TileCounts tiles : {TileCounts{3, 2, 1}, TileCounts{3, 2, 2}})
     for (uint32_t wave = 1; wave <= 8; ++wave)
       for (uint32_t sms = 1; sms <= 45; ++sms) {
-        std::set<std::tuple<TileKind, uint32_t, uint32_t>> seen;
+        std::set<TileKey> seen;  // of slices
         for (uint32_t sm = 0; sm < sms; ++sm) {
           WaveCursor cursor;
           for (uint32_t task = sm;; task += sms) {

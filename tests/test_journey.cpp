@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <cstring>
 #include <map>
 #include <set>
 #include <string>
@@ -64,6 +65,26 @@ Followed follow(const Case& c, const std::string& schedule, const JourneyFilter&
   followed.journeys = recorder.journeys();
   return followed;
 }
+
+/// When each tile of the last launch was claimed first, straight from the task queues.
+struct FirstClaims : DataObserver {
+  using Tile = std::tuple<uint32_t, TileKind, uint32_t, uint32_t>;  // rank, kind, block, n
+  const Case& c;
+  const KernelPlan plan;
+  std::map<Tile, uint64_t> event;
+  uint32_t claims = 0;
+
+  explicit FirstClaims(const Case& of) : c(of), plan(args_of(of, 0, false).plan) {}
+  void on_data(const DataEvent& seen) override {
+    if (seen.step != Step::TaskPublish || seen.at.launch + 1 != c.launches.size()) return;
+    TaskEntry task{};
+    std::memcpy(&task, seen.value, sizeof task);
+    if (task.kind == TileKind::None) return;
+    ++claims;
+    const uint32_t rank = agent_place(plan, c.shape.ranks, seen.agent).rank;
+    event.try_emplace({rank, task.kind, task.block, task.n}, seen.at.event);
+  }
+};
 
 /// Every step of a journey in the order of the protocol.
 std::vector<Sighting> steps_of(const SlotJourney& j) {
@@ -174,6 +195,27 @@ TEST_CASE("journey: the tiles of all rows are the tiles that the timeline shows,
         worked[name_of(j.linear1[n].done.agent)].insert({j.expert / 2, j.place.block, n});
     CHECK(worked.size() == published.size());
     for (const auto& [agent, tiles] : worked) CHECK(tiles.size() == published[agent]);
+  }
+}
+
+TEST_CASE("journey: a tile that is dealt out slice by slice counts from its first claim") {
+  const Case c = slices();
+  FirstClaims first(c);
+  Probes probes;
+  probes.data = &first;
+  RunOptions options;
+  options.schedule = "random:3";
+  options.math = false;
+  simulate(c, options, {}, probes);
+  CHECK(first.claims == 2 * first.event.size());
+  for (const SlotJourney& j : follow(c, "random:3").journeys) {
+    const uint32_t rank = j.expert / 2;
+    for (uint32_t n = 0; n < j.linear1.size(); ++n)
+      CHECK(j.linear1[n].claimed.event ==
+            first.event.at({rank, TileKind::Linear1, j.place.block, n}));
+    for (uint32_t n = 0; n < j.linear2.size(); ++n)
+      CHECK(j.linear2[n].claimed.event ==
+            first.event.at({rank, TileKind::Linear2, j.place.block, n}));
   }
 }
 

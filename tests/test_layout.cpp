@@ -92,6 +92,20 @@ TEST_CASE("kernel_plan: mbarriers have places of their own and arrivals that the
     }
 }
 
+TEST_CASE("kernel_plan: a row is pulled in as few chunks as there can be, of one size") {
+  for (uint32_t hidden = 128; hidden <= 16384; hidden += 128) {
+    CAPTURE(hidden);
+    KernelOptions options;
+    options.stages = 1;
+    const KernelPlan plan = make_plan(Shape{1, 4, 2, hidden, 256, 16}, options).plan;
+    const uint32_t fewest = (hidden + 4095) / 4096;
+    CHECK(plan.pull_chunk_bytes <= 4096);
+    CHECK(plan.pull_chunk_bytes % 16 == 0);  // a bulk copy
+    CHECK((hidden + plan.pull_chunk_bytes - 1) / plan.pull_chunk_bytes == fewest);
+    CHECK(plan.pull_chunk_bytes < hidden / fewest + 128);
+  }
+}
+
 TEST_CASE("kernel_plan: stages that do not fit a CTA's shared memory are refused by name") {
   KernelOptions options;
   options.block_m = 128;
