@@ -109,7 +109,8 @@ struct KernelPlan {
   uint32_t ring_blocks;
   uint32_t warm_up;
   uint32_t experts_per_wave;
-  uint32_t max_blocks;  ///< pool blocks any routing can need
+  uint32_t max_blocks;   ///< pool blocks any routing can need
+  uint32_t pull_chunks;  ///< that a row is pulled in
   uint32_t pull_chunk_bytes;
   uint32_t combine_columns;  ///< of a chunk
   uint32_t combine_chunks;   ///< of a token
@@ -276,9 +277,9 @@ constexpr PlanResult make_plan(const Shape& shape, const KernelOptions& options,
       return {{}, {"kernel.ring_blocks", options.ring_blocks, "at most 1048576"}};
   }
   // Chunks of the same size, as few as there can be: what that leaves may hold another stage.
-  const uint32_t chunks_a_row = (shape.hidden + kPullChunkBytes - 1) / kPullChunkBytes;
-  plan.pull_chunk_bytes =
-      detail::align_up((shape.hidden + chunks_a_row - 1) / chunks_a_row, kPullChunkAlignment);
+  plan.pull_chunks = (shape.hidden + kPullChunkBytes - 1) / kPullChunkBytes;
+  plan.pull_chunk_bytes = detail::align_up((shape.hidden + plan.pull_chunks - 1) / plan.pull_chunks,
+                                           kPullChunkAlignment);
   // With few tokens the columns are shared, so that more SMs have some.
   plan.combine_columns = shape.hidden < kCombineColumns ? shape.hidden : kCombineColumns;
   const auto chunks = [&] {

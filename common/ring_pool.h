@@ -3,7 +3,8 @@
 // logical row; data lives in rings over blocks. Owns every count that a ring slot's waiter compares
 // with, and the rule for the smallest ring that cannot deadlock.
 //
-//   x_full    pull adds 1 a row, the last of an expert its padding too; lap L wants (L+1) * BLOCK_M
+//   x_full    pull adds 1 a chunk of a row, the last row of an expert its padding too; lap L wants
+//             (L+1) * BLOCK_M * chunks a row
 //   x_empty   math adds the slices of a Linear1 tile read; lap L wants L * n1 * slices
 //   l1_full   each math warpgroup adds the slices of a stored Linear1 tile; lap L wants
 //             (L+1) * n1 * slices * warpgroups
@@ -52,8 +53,8 @@ MOETWIN_HD constexpr TileCounts tile_counts(const Shape& shape, uint32_t block_n
 }
 
 // Counters may pass 2^32 in theory; every comparison is by signed distance, so they may wrap.
-MOETWIN_HD constexpr uint32_t x_full_target(uint32_t lap, uint32_t block_m) {
-  return (lap + 1) * block_m;
+MOETWIN_HD constexpr uint32_t x_full_target(uint32_t lap, uint32_t block_m, uint32_t pull_chunks) {
+  return (lap + 1) * block_m * pull_chunks;
 }
 MOETWIN_HD constexpr uint32_t x_empty_target(uint32_t lap, TileCounts tiles) {
   return lap * tiles.linear1_slices();
@@ -66,8 +67,9 @@ MOETWIN_HD constexpr uint32_t l1_empty_target(uint32_t lap, TileCounts tiles) {
   return lap * tiles.linear2_slices();
 }
 
-/// What pulling row `row` of an expert with `expert_rows` rows adds to x_full: the last row stands
-/// for the padding of its block as well, so that every block adds BLOCK_M.
+/// What pulling a chunk of row `row` of an expert with `expert_rows` rows adds to x_full: the last
+/// row stands for the padding of its block as well, so that every block adds BLOCK_M for each
+/// chunk.
 MOETWIN_HD constexpr uint32_t x_full_share(uint32_t row, uint32_t expert_rows, uint32_t block_m) {
   return row + 1 == expert_rows ? block_m - row % block_m : 1;
 }

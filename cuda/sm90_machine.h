@@ -263,6 +263,7 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
   __device__ __forceinline__ void clear(Accumulator& total, uint32_t /*valid*/) {
     MOETWIN_UNROLL
     for (float& value : total.value) value = 0.0f;
+    if (params_.args.plan.stages == 0) wgmma::place_sums(total.value);  // no plan is so
   }
 
   using Operand = wgmma::Operand;

@@ -51,17 +51,19 @@ __device__ __forceinline__ void commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-#define MOETWIN_EIGHT(constraint, d, i)                                               \
-  constraint(d[i]), constraint(d[i + 1]), constraint(d[i + 2]), constraint(d[i + 3]), \
-      constraint(d[i + 4]), constraint(d[i + 5]), constraint(d[i + 6]), constraint(d[i + 7])
-#define MOETWIN_ACCUMULATOR(constraint, d)                                \
-  MOETWIN_EIGHT(constraint, d, 0), MOETWIN_EIGHT(constraint, d, 8),       \
-      MOETWIN_EIGHT(constraint, d, 16), MOETWIN_EIGHT(constraint, d, 24), \
-      MOETWIN_EIGHT(constraint, d, 32), MOETWIN_EIGHT(constraint, d, 40), \
-      MOETWIN_EIGHT(constraint, d, 48), MOETWIN_EIGHT(constraint, d, 56)
+// The registers of an accumulator, neighbours swapped or not.
+#define MOETWIN_EIGHT(constraint, d, i, swap)                                                      \
+  constraint(d[i ^ swap]), constraint(d[(i + 1) ^ swap]), constraint(d[(i + 2) ^ swap]),           \
+      constraint(d[(i + 3) ^ swap]), constraint(d[(i + 4) ^ swap]), constraint(d[(i + 5) ^ swap]), \
+      constraint(d[(i + 6) ^ swap]), constraint(d[(i + 7) ^ swap])
+#define MOETWIN_ACCUMULATOR(constraint, d, swap)                                      \
+  MOETWIN_EIGHT(constraint, d, 0, swap), MOETWIN_EIGHT(constraint, d, 8, swap),       \
+      MOETWIN_EIGHT(constraint, d, 16, swap), MOETWIN_EIGHT(constraint, d, 24, swap), \
+      MOETWIN_EIGHT(constraint, d, 32, swap), MOETWIN_EIGHT(constraint, d, 40, swap), \
+      MOETWIN_EIGHT(constraint, d, 48, swap), MOETWIN_EIGHT(constraint, d, 56, swap)
 
 /// wgmma.mma_async.m64n128k32, D = A * B when kChained is false, D = A * B + D when it is true.
-#define MOETWIN_MMA(constraint, kChained)                                                 \
+#define MOETWIN_MMA(constraint, kChained, swap)                                           \
   asm volatile(                                                                           \
       "{\n"                                                                               \
       ".reg .pred chained;\n"                                                             \
@@ -73,17 +75,17 @@ __device__ __forceinline__ void commit() {
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, " \
       "%64, %65, chained, 1, 1;\n"                                                        \
       "}\n"                                                                               \
-      : MOETWIN_ACCUMULATOR(constraint, d)                                                \
+      : MOETWIN_ACCUMULATOR(constraint, d, swap)                                          \
       : "l"(a), "l"(b), "n"(kChained))
 
 __device__ __forceinline__ void first_step(float (&d)[AccumulatorTile::kRegisters], uint64_t a,
                                            uint64_t b) {
-  MOETWIN_MMA("=f", 0);
+  MOETWIN_MMA("=f", 0, 0);
 }
 
 __device__ __forceinline__ void chained_step(float (&d)[AccumulatorTile::kRegisters], uint64_t a,
                                              uint64_t b) {
-  MOETWIN_MMA("+f", 1);
+  MOETWIN_MMA("+f", 1, 0);
 }
 
 /// `kSteps` steps of K from zero, in one straight line: a branch between them would make the
@@ -101,7 +103,21 @@ __device__ __forceinline__ void multiply(float (&d)[AccumulatorTile::kRegisters]
 /// Retires every multiplication of the warpgroup; its results may be read after it, not before, so
 /// the registers are operands too.
 __device__ __forceinline__ void wait(float (&d)[AccumulatorTile::kRegisters]) {
-  asm volatile("wgmma.wait_group.sync.aligned 0;" : MOETWIN_ACCUMULATOR("+f", d)::"memory");
+  asm volatile("wgmma.wait_group.sync.aligned 0;" : MOETWIN_ACCUMULATOR("+f", d, 0)::"memory");
+}
+
+/// Never run, but compiled: says in which registers running sums should lie. A warp's registers are
+/// in two banks, by the parity of their numbers, each of which gives one operand a cycle. An
+/// accumulator's registers ascend from an even one, and left to itself the compiler gives a sum a
+/// register of the same parity as the product that is added to it. As operands of a product of
+/// their own, neighbours swapped, sums lie in the other bank.
+__device__ __forceinline__ void place_sums(float (&d)[AccumulatorTile::kRegisters]) {
+  const uint64_t a = 0;
+  const uint64_t b = 0;
+  fence();
+  MOETWIN_MMA("+f", 1, 1);
+  commit();
+  wait(d);
 }
 
 #undef MOETWIN_MMA

@@ -5,6 +5,7 @@
 //   load B, math   load A on task_full        1                     the next tile is in the queue
 //   load A         load B, math on task_empty 1 + math warps        the entry may be overwritten
 //   load A         pull on x_full[slot]       (L+1) * BLOCK_M       Linear1's rows are in the ring
+//                                             * chunks a row
 //   load A         math on l1_full[slot]      (L+1) * n1 * slices   Linear2's rows are in the ring
 //                                             * math warpgroups
 //   math           load A, load B on full     2, and the bytes      the stage can be read
@@ -56,8 +57,8 @@ MOETWIN_ROLE void wait_for_operand_a(M& m, const KernelArgs& args, const TaskEnt
                                      RingSlot ring) {
   if (task.kind == TileKind::Linear1)
     m.wait_until(m.template region<uint32_t>(Region::XFull) + ring.index,
-                 at_least(x_full_target(ring.lap, args.plan.block_m)), Scope::Gpu,
-                 Step::LoadAWaitsForRows);
+                 at_least(x_full_target(ring.lap, args.plan.block_m, args.plan.pull_chunks)),
+                 Scope::Gpu, Step::LoadAWaitsForRows);
   else
     m.wait_until(m.template region<uint32_t>(Region::Linear1Full) + ring.index,
                  at_least(l1_full_target(ring.lap, args.plan.tiles, args.plan.math_warpgroups)),

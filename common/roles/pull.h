@@ -1,12 +1,14 @@
 // The pull: dispatch warps fetch the rows that this rank's experts received. Warp q of Q takes rows
 // q, q + Q, ... in pool order, finds each row's source by round-robin over the source ranks, moves
-// its codes through shared memory into the pool ring, and publishes it.
+// its codes through shared memory into the pool ring, chunk by chunk, and publishes it. Where every
+// SM has one row at most, its warps share the chunks.
 //
 //   who waits      who arrives             how many         what it means
 //   pull           math (Linear1)          L * n1 * slices  the ring slot's earlier block has been
 //                                          on x_empty[slot] read, its rows may be overwritten
-//   load A         pull, once a row        (L+1) * BLOCK_M  all rows of the block are in the ring
-//                                          on x_full[slot]
+//   load A         pull, for the chunks    (L+1) * BLOCK_M  all rows of the block are in the ring
+//                  of a row on             * chunks a row
+//                  x_full[slot]
 #pragma once
 
 #include "common/bits.h"
@@ -68,11 +70,26 @@ struct PoolPlace {
   RingSlot ring;
 };
 
-/// Moves a row's codes from its rank to the ring, a chunk at a time through this warp's buffer.
-/// meanwhile() is called once, while the first chunk is on its way.
+/// The chunks of a row that one warp pulls: all, or the first one and each that comes `step` later.
+struct PullChunks {
+  uint32_t first;
+  uint32_t step;
+
+  MOETWIN_HD constexpr uint32_t count(uint32_t chunks) const {
+    return (chunks - first + step - 1) / step;
+  }
+};
+
+template <Machine M>
+MOETWIN_ROLE PullChunks own_chunks(M& m, bool shared) {
+  return shared ? PullChunks{m.agent(), kDispatchWarps} : PullChunks{0, 1};
+}
+
+/// Moves codes of a row from its rank to the ring, a chunk at a time through this warp's buffer.
+/// meanwhile() is called while the row's first chunk is on its way.
 template <Machine M, class Meanwhile>
 MOETWIN_ROLE void pull_codes(M& m, const KernelArgs& args, PipelineState& landed,
-                             uint32_t source_rank, uint32_t token, PoolPlace place,
+                             uint32_t source_rank, uint32_t token, PoolPlace place, bool shared,
                              Meanwhile&& meanwhile) {
   const uint32_t hidden = args.shape.hidden;
   const uint32_t chunk_bytes = args.plan.pull_chunk_bytes;
@@ -82,8 +99,10 @@ MOETWIN_ROLE void pull_codes(M& m, const KernelArgs& args, PipelineState& landed
       m.remote(m.template region<uint8_t>(Region::Tokens) + uint64_t{token} * hidden, source_rank);
   const auto target = m.template region<uint8_t>(Region::PoolX) +
                       (uint64_t{place.ring.index} * args.plan.block_m + place.row) * hidden;
+  const PullChunks own = own_chunks(m, shared);
   MOETWIN_NO_UNROLL
-  for (uint32_t column = 0; column < hidden; column += chunk_bytes) {
+  for (uint32_t column = own.first * chunk_bytes; column < hidden;
+       column += own.step * chunk_bytes) {
     const uint32_t bytes = hidden - column < chunk_bytes ? hidden - column : chunk_bytes;
     m.mbarrier_expect(bar, bytes, Step::PullLoad);
     m.bulk_load(buffer, source + column, bytes, bar, Step::PullLoad);
@@ -116,7 +135,7 @@ MOETWIN_ROLE void pull_scales(M& m, const KernelArgs& args, uint32_t source_rank
 
 template <Machine M>
 MOETWIN_ROLE void pull_row(M& m, const KernelArgs& args, PipelineState& landed, uint32_t expert,
-                           uint32_t row, uint32_t rows, PoolPlace place) {
+                           uint32_t row, uint32_t rows, PoolPlace place, bool shared) {
   const SlotSource source = find_source(m, args, expert, row);
   const uint32_t flat = m.load(m.template region<uint32_t>(Region::SlotTable) +
                                    slot_index(args.shape, expert, source.rank, source.slot),
@@ -126,7 +145,7 @@ MOETWIN_ROLE void pull_row(M& m, const KernelArgs& args, PipelineState& landed, 
     m.wait_until(m.template region<uint32_t>(Region::XEmpty) + place.ring.index,
                  at_least(x_empty_target(place.ring.lap, args.plan.tiles)), Scope::Gpu,
                  Step::PullWaitsForRingSlot);
-  pull_codes(m, args, landed, source.rank, token, place, [&] {
+  pull_codes(m, args, landed, source.rank, token, place, shared, [&] {
     pull_scales(m, args, source.rank, token, place);
     m.elect([&] {
       const auto weights = m.remote(m.template region<float>(Region::TopkWeights), source.rank);
@@ -142,9 +161,18 @@ MOETWIN_ROLE void pull_row(M& m, const KernelArgs& args, PipelineState& landed, 
   m.sync(Step::PullTogether);
   m.elect([&] {
     m.reduce_add(m.template region<uint32_t>(Region::XFull) + place.ring.index,
-                 x_full_share(row, rows, args.plan.block_m), Order::Release, Scope::Gpu,
-                 Step::PullPublishRow);
+                 x_full_share(row, rows, args.plan.block_m) *
+                     own_chunks(m, shared).count(args.plan.pull_chunks),
+                 Order::Release, Scope::Gpu, Step::PullPublishRow);
   });
+}
+
+/// Whether the dispatch warps of an SM share the chunks of a row, because it has one row at most.
+/// Asked for every row: a dispatch warp has no register left to keep it.
+template <Machine M>
+MOETWIN_ROLE bool rows_are_shared(M& m, const KernelArgs& args) {
+  const uint32_t rows = read_pool_table(m, args, args.shape.num_local_experts()).first_row;
+  return rows <= args.plan.sms && args.plan.pull_chunks >= kDispatchWarps;
 }
 
 template <Machine M>
@@ -154,13 +182,15 @@ MOETWIN_ROLE void pull_rows(M& m, const KernelArgs& args) {
   const uint32_t total = read_pool_table(m, args, args.shape.num_local_experts()).first_row;
   const uint32_t stride = args.plan.sms * kDispatchWarps;
   MOETWIN_NO_UNROLL
-  for (uint32_t ordinal = m.agent() * args.plan.sms + m.sm(); ordinal < total; ordinal += stride) {
+  for (uint32_t ordinal = (rows_are_shared(m, args) ? 0 : m.agent() * args.plan.sms) + m.sm();
+       ordinal < total; ordinal += stride) {
+    const bool shared = rows_are_shared(m, args);
     while (ordinal >= read_pool_table(m, args, expert + 1).first_row) ++expert;
     const PoolTableEntry start = read_pool_table(m, args, expert);
     const uint32_t row = ordinal - start.first_row;
     const uint32_t block = start.first_block + row / args.plan.block_m;
     pull_row(m, args, landed, expert, row, expert_rows(m, args, expert),
-             {block, row % args.plan.block_m, ring_slot(block, args.plan.ring_blocks)});
+             {block, row % args.plan.block_m, ring_slot(block, args.plan.ring_blocks)}, shared);
   }
 }
 
