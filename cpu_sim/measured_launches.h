@@ -24,9 +24,9 @@ struct MeasuredLaunch {
   double microseconds;
 };
 constexpr MeasuredLaunch kMeasuredLaunches[] = {
-    {0, 1, 65.4},     {0, 8, 166.2},   {0, 32, 217.5},  {0, 128, 227.5}, {0, 512, 263.6},
-    {0, 2048, 690.3}, {0, 8192, 2431}, {1, 1, 117.2},   {1, 8, 315.5},   {1, 32, 363.4},
-    {1, 128, 373.2},  {1, 512, 550.9}, {1, 2048, 1502}, {1, 8192, 5418}};
+    {0, 1, 65.6},     {0, 8, 166.2},   {0, 32, 218.0},  {0, 128, 227.5}, {0, 512, 264.1},
+    {0, 2048, 684.0}, {0, 8192, 2407}, {1, 1, 116.0},   {1, 8, 315.3},   {1, 32, 363.5},
+    {1, 128, 373.7},  {1, 512, 547.0}, {1, 2048, 1487}, {1, 8192, 5354}};
 
 /// From this many tokens on the cost table claims to be right; below, fixed costs decide.
 constexpr uint32_t kFewestPredictedTokens = 32;
