@@ -129,6 +129,9 @@ struct KernelPlan {
   /// Slices of 128 weight rows, each with an accumulator of its own.
   MOETWIN_HD constexpr uint32_t slices() const { return block_n / kSliceN; }
 
+  /// What all rows of a pool block add to x_full.
+  MOETWIN_HD constexpr uint32_t x_full_a_block() const { return block_m * pull_chunks; }
+
   MOETWIN_HD constexpr uint32_t row_groups() const { return block_m / kMathRows; }
 
   MOETWIN_HD constexpr uint32_t stage_a_bytes() const { return block_m * kBlockK; }

@@ -69,8 +69,8 @@ void CoverageObserver::ring_word(const Observation& event) {
   const uint64_t slot = address_offset(event.object) / 4;
   if (slot >= ring.filled.size()) return;
   std::vector<uint32_t>& counts = fills ? ring.filled : ring.freed;
-  const auto blocks =
-      static_cast<uint32_t>(event.number / (fills ? plan_.block_m : plan_.tiles.linear1_slices()));
+  const auto blocks = static_cast<uint32_t>(
+      event.number / (fills ? plan_.x_full_a_block() : plan_.tiles.linear1_slices()));
   if (blocks == counts[slot]) return;
   const bool cleared = blocks < counts[slot];
   counts[slot] = blocks;

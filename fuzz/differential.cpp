@@ -92,8 +92,8 @@ class Judge {
     static thread_local SignalObserver observer;
     const LaunchSpec& first = c.launches.front();
     const PlanResult planned = make_plan(first.shape, c.kernel, options_.unsafe_ring);
-    observer.begin(c.kernel.block_m, planned.plan.tiles.linear1_slices(), c.shape.ranks,
-                   planned.plan.ring_blocks);
+    observer.begin(planned.plan.x_full_a_block(), planned.plan.tiles.linear1_slices(),
+                   c.shape.ranks, planned.plan.ring_blocks);
     Probes probes;
     probes.observer = &observer;
     probes.max_events = kMaxFuzzEvents;

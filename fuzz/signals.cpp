@@ -53,7 +53,7 @@ Signals signals_from_hex(std::string_view text) {
   return signals;
 }
 
-void SignalObserver::begin(uint32_t block_m, uint32_t linear1_slices, uint32_t ranks,
+void SignalObserver::begin(uint32_t x_full_a_block, uint32_t linear1_slices, uint32_t ranks,
                            uint32_t ring_blocks) {
   constexpr size_t kPlaces = 1024;
   if (places_.empty()) places_.resize(kPlaces);
@@ -61,7 +61,7 @@ void SignalObserver::begin(uint32_t block_m, uint32_t linear1_slices, uint32_t r
   used_ = 0;
   seen_.reset();
   std::fill_n(counts_, kNumSteps, 0u);
-  block_m_ = std::max(1u, block_m);
+  x_full_a_block_ = std::max(1u, x_full_a_block);
   linear1_slices_ = std::max(1u, linear1_slices);
   ring_blocks_ = std::min(ring_blocks, 4096u);
   blocks_.assign(size_t{ranks} * 2 * ring_blocks_, 0);
@@ -113,7 +113,8 @@ void SignalObserver::ring_word(const Observation& event) {
   const uint64_t slot = address_offset(event.object) / sizeof(uint32_t);
   if (slot >= ring_blocks_ || rank >= occupied_.size()) return;
   uint32_t& known = blocks_[(size_t{rank} * 2 + (fills ? 0 : 1)) * ring_blocks_ + slot];
-  const auto now = static_cast<uint32_t>(event.number / (fills ? block_m_ : linear1_slices_));
+  const auto now =
+      static_cast<uint32_t>(event.number / (fills ? x_full_a_block_ : linear1_slices_));
   if (now == known) return;
   const bool cleared = now < known;
   known = now;

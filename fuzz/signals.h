@@ -37,7 +37,8 @@ Signals signals_from_hex(std::string_view text);
 class SignalObserver : public SyncObserver {
  public:
   /// Ready for a run; the memory of the run before is used again.
-  void begin(uint32_t block_m, uint32_t linear1_slices, uint32_t ranks, uint32_t ring_blocks);
+  void begin(uint32_t x_full_a_block, uint32_t linear1_slices, uint32_t ranks,
+             uint32_t ring_blocks);
 
   void on_sync(const Observation& event) override;
 
@@ -60,7 +61,7 @@ class SignalObserver : public SyncObserver {
   std::vector<Place> places_;  ///< open addressing, a power of two
   uint32_t run_ = 0;
   uint32_t used_ = 0;
-  uint32_t block_m_ = 1;
+  uint32_t x_full_a_block_ = 1;
   uint32_t linear1_slices_ = 1;
   uint32_t ring_blocks_ = 0;
   std::vector<uint32_t> blocks_;    ///< [rank][filled, freed][slot]

@@ -213,7 +213,7 @@ void RankCounters::start_launch(const TraceEvent& event) {
   const KernelPlan& plan = launches_[event.value].plan;
   Rank& rank = ranks_[event.rank];
   const TileCounts tiles = plan.tiles;
-  rank.pool.start({plan.block_m, tiles.linear1_slices()});
+  rank.pool.start({plan.x_full_a_block(), tiles.linear1_slices()});
   rank.linear1.start({tiles.linear1_slices() * plan.math_warpgroups, tiles.linear2_slices()});
   rank.values.fill(0);
 }

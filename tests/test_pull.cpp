@@ -2,17 +2,20 @@
 // a row in turn with the other warp of its SM.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <vector>
 
 #include "common/ring_pool.h"
 #include "cpu_sim/agent_numbers.h"
+#include "cpu_sim/coverage.h"
 #include "cpu_sim/simulate.h"
 #include "cpu_sim/simulation.h"
 #include "model/checked_plan.h"
 #include "model/compare.h"
 #include "model/naive.h"
+#include "model/timeline.h"
 
 namespace moetwin {
 namespace {
@@ -66,8 +69,12 @@ TEST_CASE(
     const KernelPlan plan = checked_plan(c.shape, c.kernel, false, true);
     REQUIRE(plan.pull_chunks == 3);
     PullObserver pulls(plan);
+    CoverageObserver coverage(plan, 1);
+    Timeline timeline;
     Probes probes;
     probes.data = &pulls;
+    probes.observer = &coverage;
+    probes.timeline = &timeline;
     RunOptions options;
     options.check = true;
     const RunResult simulated = simulate(c, options, {}, probes);
@@ -93,6 +100,14 @@ TEST_CASE(
       }
     }
     CHECK(sms.size() == (2 * tokens < kSms ? 2 * tokens : kSms));
+    // Whoever reads the counter of a block's rows knows that a row adds its chunks.
+    CHECK(coverage.coverage().laps == 1);
+    int64_t most = 0;
+    const CounterSeries series = counter_series(timeline);
+    for (const CounterPoint& point : series[0][static_cast<uint32_t>(RankCounter::PoolRing)])
+      most = std::max(most, point.value);
+    CHECK(most >= 1);
+    CHECK(most <= c.shape.experts);  // an expert has one block at most
   }
 }
 
