@@ -53,8 +53,8 @@ MOETWIN_HD constexpr TileCounts tile_counts(const Shape& shape, uint32_t block_n
 }
 
 // Counters may pass 2^32 in theory; every comparison is by signed distance, so they may wrap.
-MOETWIN_HD constexpr uint32_t x_full_target(uint32_t lap, uint32_t block_m, uint32_t pull_chunks) {
-  return (lap + 1) * block_m * pull_chunks;
+MOETWIN_HD constexpr uint32_t x_full_target(uint32_t lap, uint32_t a_block) {
+  return (lap + 1) * a_block;
 }
 MOETWIN_HD constexpr uint32_t x_empty_target(uint32_t lap, TileCounts tiles) {
   return lap * tiles.linear1_slices();

@@ -57,8 +57,8 @@ MOETWIN_ROLE void wait_for_operand_a(M& m, const KernelArgs& args, const TaskEnt
                                      RingSlot ring) {
   if (task.kind == TileKind::Linear1)
     m.wait_until(m.template region<uint32_t>(Region::XFull) + ring.index,
-                 at_least(x_full_target(ring.lap, args.plan.block_m, args.plan.pull_chunks)),
-                 Scope::Gpu, Step::LoadAWaitsForRows);
+                 at_least(x_full_target(ring.lap, args.plan.x_full_a_block())), Scope::Gpu,
+                 Step::LoadAWaitsForRows);
   else
     m.wait_until(m.template region<uint32_t>(Region::Linear1Full) + ring.index,
                  at_least(l1_full_target(ring.lap, args.plan.tiles, args.plan.math_warpgroups)),
