@@ -115,21 +115,40 @@ MOETWIN_ROLE void pull_codes(M& m, const KernelArgs& args, PipelineState& landed
   }
 }
 
-/// Copies a row's scale factors; in the ring they stand by block of hidden, then row, so that load
-/// A takes a column of BLOCK_M at once.
+/// Copies what a row has besides its codes: its metadata, and its scale factors, which in the ring
+/// stand by block of hidden, then row, so that load A takes a column of BLOCK_M at once. A lane
+/// loads before it stores: so the row waits for memory once.
 template <Machine M>
-MOETWIN_ROLE void pull_scales(M& m, const KernelArgs& args, uint32_t source_rank, uint32_t token,
-                              PoolPlace place) {
+MOETWIN_ROLE void pull_scales_and_metadata(M& m, const KernelArgs& args, uint32_t source_rank,
+                                           uint32_t flat, PoolPlace place) {
+  constexpr uint32_t kAtOnce = 2;
   const uint32_t blocks = args.shape.hidden_blocks();
+  const uint32_t token = route_token(flat, args.shape.topk);
   const auto source = m.remote(
       m.template region<float>(Region::TokenScales) + uint64_t{token} * blocks, source_rank);
+  const auto weights = m.remote(m.template region<float>(Region::TopkWeights), source_rank);
   const auto target = m.template region<float>(Region::PoolXScales);
   m.lanes([&](uint32_t lane) {
+    const float weight = lane == 0 ? m.load(weights + flat, Step::PullMetadata) : 0.0f;
     MOETWIN_NO_UNROLL
-    for (uint32_t block = lane; block < blocks; block += kWarpLanes)
-      m.store(
-          target + pool_scale_index(place.ring.index, blocks, block, args.plan.block_m, place.row),
-          m.load(source + block, Step::PullScales), Step::PullScales);
+    for (uint32_t first = lane; first < blocks; first += kAtOnce * kWarpLanes) {
+      float scale[kAtOnce]{};
+      MOETWIN_UNROLL
+      for (uint32_t i = 0; i < kAtOnce; ++i)
+        if (first + i * kWarpLanes < blocks)
+          scale[i] = m.load(source + first + i * kWarpLanes, Step::PullScales);
+      MOETWIN_UNROLL
+      for (uint32_t i = 0; i < kAtOnce; ++i)
+        if (first + i * kWarpLanes < blocks)
+          m.store(target + pool_scale_index(place.ring.index, blocks, first + i * kWarpLanes,
+                                            args.plan.block_m, place.row),
+                  scale[i], Step::PullScales);
+    }
+    if (lane == 0)
+      m.store(m.template region<TokenSrcMetadata>(Region::Metadata) +
+                  (uint64_t{place.block} * args.plan.block_m + place.row),
+              TokenSrcMetadata{source_rank, token, route_k(flat, args.shape.topk), weight},
+              Step::PullMetadata);
   });
 }
 
@@ -145,17 +164,8 @@ MOETWIN_ROLE void pull_row(M& m, const KernelArgs& args, PipelineState& landed, 
     m.wait_until(m.template region<uint32_t>(Region::XEmpty) + place.ring.index,
                  at_least(x_empty_target(place.ring.lap, args.plan.tiles)), Scope::Gpu,
                  Step::PullWaitsForRingSlot);
-  pull_codes(m, args, landed, source.rank, token, place, shared, [&] {
-    pull_scales(m, args, source.rank, token, place);
-    m.elect([&] {
-      const auto weights = m.remote(m.template region<float>(Region::TopkWeights), source.rank);
-      const TokenSrcMetadata metadata{source.rank, token, route_k(flat, args.shape.topk),
-                                      m.load(weights + flat, Step::PullMetadata)};
-      m.store(m.template region<TokenSrcMetadata>(Region::Metadata) +
-                  (uint64_t{place.block} * args.plan.block_m + place.row),
-              metadata, Step::PullMetadata);
-    });
-  });
+  pull_codes(m, args, landed, source.rank, token, place, shared,
+             [&] { pull_scales_and_metadata(m, args, source.rank, flat, place); });
   m.fence_proxy_async(FenceSpace::Global, Step::PullFence);
   m.bulk_wait(BulkDone::Written, Step::PullStored);
   m.sync(Step::PullTogether);
