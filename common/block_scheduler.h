@@ -5,7 +5,8 @@
 //   ring   L1(0) .. L1(W-1), then L2(0), L1(W), L2(1), L1(W+1), ... and the remaining L2 blocks
 //   wave   for each batch of experts: all its L1 tiles, then all its L2 tiles; of an expert all
 //          blocks for one block of weight rows, then for the next one, so that SMs read the same
-//          weights at about the same time; where that leaves SMs idle, slices in place of tiles
+//          weights at about the same time; where that would leave SMs idle, slices in place of
+//          tiles
 //
 // Under both, SMs claim tasks one by one from a counter of the rank.
 #pragma once
@@ -76,36 +77,48 @@ MOETWIN_HD constexpr Tile ring_tile(uint32_t task, uint32_t blocks, TileCounts t
   return tile;
 }
 
-/// One GEMM of a wave. With so few tiles that every SM gets one slice at most, they are dealt out
-/// slice by slice: that is twice as many SMs at work.
+/// Tiles an SM has of a launch's last GEMM, at least, where its end is dealt out by slices.
+constexpr uint32_t kTilesBeforeSlices = 8;
+
+/// One GEMM of a wave: tiles, and behind them tiles that are dealt out slice by slice.
 struct WaveGemm {
   TileKind kind;
-  uint32_t begin;       ///< first block
-  uint32_t n;           ///< tiles a block
-  uint32_t slices;      ///< of a tile
-  uint32_t tile_tasks;  ///< that a tile is dealt out as: one, or one a slice
+  uint32_t begin;   ///< first block
+  uint32_t n;       ///< tiles a block
+  uint32_t slices;  ///< of a tile
+  uint32_t whole;   ///< tiles that are one task; each one behind them is a task a slice
   uint32_t tasks;
 };
 
+/// With so few tiles that every SM gets one slice at most all are dealt out by slices: that is
+/// twice as many SMs at work. At the end of the launch the last few are, so that the SMs finish
+/// closer together; a slice costs more than half of a tile.
 MOETWIN_HD constexpr WaveGemm wave_gemm(TileKind kind, uint32_t begin, uint32_t blocks,
-                                        TileCounts tiles, uint32_t sms) {
-  const uint32_t n = kind == TileKind::Linear1 ? tiles.n1 : tiles.n2;
-  const uint32_t tile_tasks = blocks * n <= sms / tiles.slices ? tiles.slices : 1;
-  return {kind, begin, n, tiles.slices, tile_tasks, blocks * n * tile_tasks};
+                                        TileCounts tiles, uint32_t sms, bool last_wave) {
+  const bool linear1 = kind == TileKind::Linear1;
+  const uint32_t n = linear1 ? tiles.n1 : tiles.n2;
+  const uint32_t all = blocks * n;
+  uint32_t whole = all;
+  if (all <= sms / tiles.slices)
+    whole = 0;
+  else if (last_wave && !linear1 && all >= kTilesBeforeSlices * sms)
+    whole = all - (sms + 3) / 4;
+  return {kind, begin, n, tiles.slices, whole, whole + (all - whole) * tiles.slices};
 }
 
 /// Task number `task` of a wave's GEMM: expert by expert, and inside an expert by weight rows.
 template <class FirstBlock>
 MOETWIN_HD Tile wave_gemm_tile(const WaveGemm& gemm, uint32_t task, uint32_t num_local_experts,
                                FirstBlock&& first_block) {
-  const uint32_t place = task / gemm.tile_tasks;
+  const bool sliced = task >= gemm.whole;
+  const uint32_t slice = sliced ? (task - gemm.whole) % gemm.slices : 0;
+  const uint32_t place = sliced ? gemm.whole + (task - gemm.whole) / gemm.slices : task;
   const uint32_t expert =
       expert_of_block(num_local_experts, gemm.begin + place / gemm.n, first_block);
   const uint32_t own = first_block(expert);
   const uint32_t blocks = first_block(expert + 1) - own;
   const uint32_t inside = place - (own - gemm.begin) * gemm.n;
-  return {gemm.kind, own + inside % blocks, inside / blocks, task % gemm.tile_tasks,
-          gemm.slices / gemm.tile_tasks};
+  return {gemm.kind, own + inside % blocks, inside / blocks, slice, sliced ? 1 : gemm.slices};
 }
 
 /// Where a walk through the waves stands; one a walker, starting at zero.
@@ -126,8 +139,9 @@ MOETWIN_HD Tile wave_tile(WaveCursor& cursor, uint32_t task, uint32_t num_local_
     const uint32_t experts = experts_per_wave < left ? experts_per_wave : left;
     const uint32_t begin = first_block(cursor.first_expert);
     const uint32_t blocks = first_block(cursor.first_expert + experts) - begin;
-    const WaveGemm linear1 = wave_gemm(TileKind::Linear1, begin, blocks, tiles, sms);
-    const WaveGemm linear2 = wave_gemm(TileKind::Linear2, begin, blocks, tiles, sms);
+    const bool last = experts == left;
+    const WaveGemm linear1 = wave_gemm(TileKind::Linear1, begin, blocks, tiles, sms, last);
+    const WaveGemm linear2 = wave_gemm(TileKind::Linear2, begin, blocks, tiles, sms, last);
     const uint32_t place = task - cursor.first_task;
     if (place < linear1.tasks) {
       tile = wave_gemm_tile(linear1, place, num_local_experts, first_block);

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <set>
 #include <tuple>
 #include <vector>
@@ -126,6 +127,47 @@ TEST_CASE("block_scheduler: a GEMM that leaves half of the SMs idle is dealt out
   CHECK(tasks(8, TileKind::Linear1) == std::vector<uint32_t>(6, 2));
   CHECK(tasks(8, TileKind::Linear2) == std::vector<uint32_t>(8, 1));
   CHECK(tasks(12, TileKind::Linear1) == std::vector<uint32_t>(12, 1));
+}
+
+TEST_CASE("block_scheduler: the last tiles of a launch are dealt out slice by slice") {
+  // Sixteen tiles of Linear1 and twenty of Linear2 in the first wave, eight and ten in the second.
+  const std::vector<uint32_t> first = first_blocks({2, 2, 1, 1});
+  const TileCounts tiles{4, 5, 2};
+  const auto slices = [&](uint32_t sms, TileKind kind) {
+    WaveCursor cursor;
+    std::vector<uint32_t> found;
+    for (uint32_t task = 0;; ++task) {
+      const Tile tile =
+          wave_tile(cursor, task, 4, 2, tiles, sms, [&](uint32_t e) { return first[e]; });
+      if (tile.kind == TileKind::None) return found;
+      if (tile.kind == kind) found.push_back(tile.slices);
+    }
+  };
+  const auto whole = [](size_t tiles, size_t behind) {
+    std::vector<uint32_t> all(tiles, 2);
+    all.insert(all.end(), behind, 1);
+    return all;
+  };
+  // Of the second wave's ten tiles of Linear2 one SM has the eight it takes, two have not.
+  CHECK(slices(1, TileKind::Linear1) == whole(24, 0));
+  CHECK(slices(1, TileKind::Linear2) == whole(29, 2));
+  CHECK(slices(2, TileKind::Linear2) == whole(30, 0));
+  // Three hundred in a single wave: a quarter of the SMs' number, rounded up, is dealt out so.
+  const auto one_wave = [&](uint32_t sms) {
+    WaveCursor cursor;
+    uint32_t halves = 0;
+    for (uint32_t task = 0;; ++task) {
+      const Tile tile =
+          wave_tile(cursor, task, 4, 4, {4, 50, 2}, sms, [&](uint32_t e) { return first[e]; });
+      if (tile.kind == TileKind::None) return halves;
+      halves += tile.slices == 1;
+    }
+  };
+  CHECK(one_wave(4) == 2);
+  CHECK(one_wave(5) == 4);
+  CHECK(one_wave(36) == 18);
+  CHECK(one_wave(37) == 20);
+  CHECK(one_wave(38) == 0);
 }
 
 TEST_CASE("block_scheduler: a block belongs to the expert whose range holds it") {
