@@ -25,22 +25,31 @@ struct GivenUp {
   Awaited::Kind condition;
   bool first;  ///< nobody had given up before
 };
+static_assert(sizeof(GivenUp) == 4);
+
+/// The `place` of a table bound.
+__device__ constexpr uint64_t bound_place(uint32_t index, uint32_t what) {
+  return uint64_t{what} << 32 | index;
+}
 
 /// Ends the calling warp (or the lanes of it that call): leaves a WaitRecord if its agent has left
 /// none yet, tells all other agents, lets the issued copies land, and exits. A function of its own:
-/// at every wait it would be most of the kernel's code, and cold code is read from memory.
+/// at every wait it would be most of the kernel's code, and cold code is read from memory. More
+/// than six registers of arguments would pass through memory. `place`: the number of a barrier, the
+/// address of a word, or a bound_place().
 [[noreturn]] static __device__ __noinline__ void give_up(const KernelParams& params, GivenUp what,
-                                                         uint32_t object, uint32_t wanted,
-                                                         uint32_t got, uint64_t address) {
+                                                         uint64_t place, uint32_t wanted) {
   const WaitLimits& limits = params.limits;
   const uint32_t calling = __activemask();
   if (threadIdx.x % kWarpLanes == static_cast<uint32_t>(__ffs(static_cast<int>(calling))) - 1) {
     const uint32_t warp = threadIdx.x / kWarpLanes;
-    const uint32_t place =
+    const uint32_t number =
         warp < kWarpgroupWarps ? warp : agent_place(Role::Math, warp / kWarpgroupWarps - 1);
-    const AgentOfCta agent = agent_at(place);
+    const AgentOfCta agent = agent_at(number);
     WaitRecord* const mine = ptx::global_pointer(Global<WaitRecord>{limits.records}) +
-                             (blockIdx.x * kAgentsPerCta + place);
+                             (blockIdx.x * kAgentsPerCta + number);
+    const bool word = what.kind == WaitKind::Word;
+    const bool bound = what.kind == WaitKind::TableBound;
     if (atomicExch(&mine->filled, 1u) == 0) {
       mine->rank = place_word(params.args.plan, 0);
       mine->sm = place_word(params.args.plan, 1);
@@ -48,12 +57,14 @@ struct GivenUp {
       mine->step = what.step;
       mine->agent = static_cast<uint16_t>(agent.number);
       mine->kind = what.kind;
-      mine->object = object;
+      mine->object = word ? 0 : static_cast<uint32_t>(bound ? place >> 32 : place);
       mine->condition = what.condition;
       mine->first = what.first ? 1 : 0;
       mine->wanted = wanted;
-      mine->got = got;
-      mine->address = address;
+      mine->got = word    ? ptx::load_relaxed_sys(ptx::global_pointer(Global<uint32_t>{place}))
+                  : bound ? static_cast<uint32_t>(place)
+                          : 0;
+      mine->address = word ? place : 0;
     }
     for (uint32_t card = 0; card < limits.num_cards; ++card)
       ptx::store_release_sys(ptx::global_pointer(Global<uint32_t>{limits.all_flags[card]}), 1);
@@ -106,26 +117,24 @@ __device__ __forceinline__ void wait_for_phase_in_turns(const KernelParams& para
       params.limits, [&] { return ptx::mbarrier_try_wait(bar, wait.parity); },
       [&](bool first) {
         give_up(params, {wait.step, wait.kind, Awaited::Kind::Equal, first}, wait.object,
-                wait.parity, 0, 0);
+                wait.parity);
       });
 }
 
 __device__ __forceinline__ void wait_for_word_in_turns(const KernelParams& params,
                                                        Global<uint32_t> word, WordWait wait) {
   uint32_t* const pointer = ptx::global_pointer(word);
-  uint32_t got = 0;
   uint32_t tries = 0;
   wait_in_turns(
       params.limits,
       [&] {
         // An acquire empties the L1 cache that the CTA's other warps read through.
         if (++tries > kEagerTries) __nanosleep(kPollNanoseconds);
-        got = ptx::load_acquire(pointer, wait.scope);
-        return wait.awaited.holds(got);
+        return wait.awaited.holds(ptx::load_acquire(pointer, wait.scope));
       },
       [&](bool first) {
-        give_up(params, {wait.step, WaitKind::Word, wait.awaited.kind, first}, 0,
-                wait.awaited.value, got, word.address);
+        give_up(params, {wait.step, WaitKind::Word, wait.awaited.kind, first}, word.address,
+                wait.awaited.value);
       });
 }
 

@@ -182,8 +182,8 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
 
   __device__ __forceinline__ void bound(uint32_t index, uint64_t limit, Step step, uint32_t what) {
     if (index < limit) return;
-    give_up(params_, {step, WaitKind::TableBound, Awaited::Kind::Equal, true}, what,
-            static_cast<uint32_t>(limit), index, 0);
+    give_up(params_, {step, WaitKind::TableBound, Awaited::Kind::Equal, true},
+            bound_place(index, what), static_cast<uint32_t>(limit));
   }
 
   __device__ __forceinline__ void token_done(Step step) {

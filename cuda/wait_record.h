@@ -11,7 +11,7 @@
 namespace moetwin {
 
 /// What an agent waited for.
-enum class WaitKind : uint32_t {
+enum class WaitKind : uint8_t {
   MbarrierPhase,  ///< object: place in the CTA's mbarriers; wanted: parity
   NamedBarrier,   ///< object: NamedBarrier; wanted: parity
   Word,           ///< address: a word of some rank's buffer; condition, wanted

@@ -121,7 +121,6 @@ MOETWIN_ROLE void pull_codes(M& m, const KernelArgs& args, PipelineState& landed
 template <Machine M>
 MOETWIN_ROLE void pull_scales_and_metadata(M& m, const KernelArgs& args, uint32_t source_rank,
                                            uint32_t flat, PoolPlace place) {
-  constexpr uint32_t kAtOnce = 2;
   const uint32_t blocks = args.shape.hidden_blocks();
   const uint32_t token = route_token(flat, args.shape.topk);
   const auto source = m.remote(
@@ -130,19 +129,17 @@ MOETWIN_ROLE void pull_scales_and_metadata(M& m, const KernelArgs& args, uint32_
   const auto target = m.template region<float>(Region::PoolXScales);
   m.lanes([&](uint32_t lane) {
     const float weight = lane == 0 ? m.load(weights + flat, Step::PullMetadata) : 0.0f;
+    const auto from = source + lane;
+    const auto to =
+        target + pool_scale_index(place.ring.index, blocks, lane, args.plan.block_m, place.row);
     MOETWIN_NO_UNROLL
-    for (uint32_t first = lane; first < blocks; first += kAtOnce * kWarpLanes) {
-      float scale[kAtOnce]{};
-      MOETWIN_UNROLL
-      for (uint32_t i = 0; i < kAtOnce; ++i)
-        if (first + i * kWarpLanes < blocks)
-          scale[i] = m.load(source + first + i * kWarpLanes, Step::PullScales);
-      MOETWIN_UNROLL
-      for (uint32_t i = 0; i < kAtOnce; ++i)
-        if (first + i * kWarpLanes < blocks)
-          m.store(target + pool_scale_index(place.ring.index, blocks, first + i * kWarpLanes,
-                                            args.plan.block_m, place.row),
-                  scale[i], Step::PullScales);
+    for (uint32_t block = 0; block + lane < blocks; block += 2 * kWarpLanes) {
+      const uint32_t next = block + kWarpLanes;
+      const bool two = next + lane < blocks;
+      const float first = m.load(from + block, Step::PullScales);
+      const float second = two ? m.load(from + next, Step::PullScales) : 0.0f;
+      m.store(to + block * args.plan.block_m, first, Step::PullScales);
+      if (two) m.store(to + next * args.plan.block_m, second, Step::PullScales);
     }
     if (lane == 0)
       m.store(m.template region<TokenSrcMetadata>(Region::Metadata) +
