@@ -152,13 +152,13 @@ TEST_CASE("block_scheduler: the last tiles of a launch are dealt out slice by sl
   CHECK(slices(1, TileKind::Linear1) == whole(24, 0));
   CHECK(slices(1, TileKind::Linear2) == whole(29, 2));
   CHECK(slices(2, TileKind::Linear2) == whole(30, 0));
-  // Three hundred in a single wave: a quarter of the SMs' number, rounded up, is dealt out so.
+  // 312 in a single wave: a quarter of the SMs' number, rounded up, is dealt out so.
   const auto one_wave = [&](uint32_t sms) {
     WaveCursor cursor;
     uint32_t halves = 0;
     for (uint32_t task = 0;; ++task) {
       const Tile tile =
-          wave_tile(cursor, task, 4, 4, {4, 50, 2}, sms, [&](uint32_t e) { return first[e]; });
+          wave_tile(cursor, task, 4, 4, {4, 52, 2}, sms, [&](uint32_t e) { return first[e]; });
       if (tile.kind == TileKind::None) return halves;
       halves += tile.slices == 1;
     }
@@ -166,8 +166,8 @@ TEST_CASE("block_scheduler: the last tiles of a launch are dealt out slice by sl
   CHECK(one_wave(4) == 2);
   CHECK(one_wave(5) == 4);
   CHECK(one_wave(36) == 18);
-  CHECK(one_wave(37) == 20);
-  CHECK(one_wave(38) == 0);
+  CHECK(one_wave(39) == 20);
+  CHECK(one_wave(40) == 0);
 }
 
 TEST_CASE("block_scheduler: a block belongs to the expert whose range holds it") {
