@@ -24,9 +24,9 @@ struct MeasuredLaunch {
   double microseconds;
 };
 constexpr MeasuredLaunch kMeasuredLaunches[] = {
-    {0, 1, 65.6},     {0, 8, 166.2},   {0, 32, 218.0},  {0, 128, 227.5}, {0, 512, 264.1},
-    {0, 2048, 684.0}, {0, 8192, 2407}, {1, 1, 116.0},   {1, 8, 315.3},   {1, 32, 363.5},
-    {1, 128, 373.7},  {1, 512, 547.0}, {1, 2048, 1487}, {1, 8192, 5354}};
+    {0, 1, 65.2},     {0, 8, 165.3},   {0, 32, 216.0},  {0, 128, 225.9}, {0, 512, 258.3},
+    {0, 2048, 662.6}, {0, 8192, 2357}, {1, 1, 114.9},   {1, 8, 312.8},   {1, 32, 361.0},
+    {1, 128, 369.3},  {1, 512, 528.9}, {1, 2048, 1441}, {1, 8192, 5236}};
 
 /// From this many tokens on the cost table claims to be right; below, fixed costs decide.
 constexpr uint32_t kFewestPredictedTokens = 32;
