@@ -50,6 +50,10 @@ struct alignas(16) Bf16x8 {
   uint32_t pairs[4];
 };
 
+/// BF16 columns that a math warpgroup's staging holds of its 64 rows.
+constexpr uint32_t kStagedRowBytes = kStagingBytes / kMathRows;
+constexpr uint32_t kStagedColumns = kStagedRowBytes / 2;
+
 /// The condition a wait on a word waits for.
 struct Awaited {
   enum class Kind : uint8_t {
@@ -127,8 +131,10 @@ struct PipelineState {
 ///           owner (four lanes on the GPU); load_rows, store_rows; for_slices<n>(accumulators,
 ///           f) f(slice, accumulator) and for_rows(accumulator, staging, f) f(row view), in order;
 ///           staged_byte(row, row bytes, byte): where a byte of a staged row lies;
-///           find_rows(valid, row bytes, read, place): the places place(read(row)) in global memory
-///           that copy_rows() then copies staged rows to
+///           stage_columns(accumulator, first, staging, step, bf16): bf16(value) of kStagedColumns
+///           columns from `first` on, kStagedRowBytes a row; find_rows(valid, row bytes, read,
+///           place): the places place(read(row)) in global memory that copy_rows() then copies
+///           staged rows to
 /// progress  token_done(step): the agent has written y of one more token; counted, never waited for
 /// math()    false when payloads are tags and arithmetic is skipped
 template <class M>

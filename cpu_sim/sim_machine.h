@@ -162,6 +162,19 @@ class SimMachine : public SimMemory {
     return row * row_bytes + byte;
   }
 
+  template <class F>
+  void stage_columns(const Accumulator& total, uint32_t first, Shared<uint8_t> staging, Step step,
+                     F&& bf16) {
+    for_rows(total, staging, [&](const RowView& row) {
+      for (uint32_t column = 0; column < kStagedColumns; column += 2) {
+        const Pair pair = row.pair((first + column) / 2);
+        const uint32_t both = bf16(pair.low) | static_cast<uint32_t>(bf16(pair.high)) << 16;
+        const uint32_t byte = staged_byte(row.index(), kStagedRowBytes, 2 * column);
+        store(Shared<uint32_t>{staging.offset + byte}, both, step);
+      }
+    });
+  }
+
   using RowPlaces = std::array<uint64_t, kMathRows>;
 
   /// The places that `place` names for what `read` reads of the first `valid` rows.

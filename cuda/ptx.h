@@ -127,6 +127,15 @@ __device__ __forceinline__ void store_streaming(void* global, uint4 value) {
   __stcs(static_cast<uint4*>(global), value);
 }
 
+/// stmatrix.x4: lane 8 * m + r stores row r, 16 bytes, of matrix m of four; of matrix m each lane
+/// holds in word m the columns 2 * (lane % 4) and one more of row lane / 4, two bytes each.
+__device__ __forceinline__ void store_matrices(void* shared, const uint32_t (&words)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+               "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+               : "memory");
+}
+
 // Bulk copies. One thread issues them.
 
 __device__ __forceinline__ void bulk_load(void* shared, const void* global, uint32_t bytes,

@@ -336,7 +336,13 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
     return moetwin::staged_byte(row, row_bytes, byte);
   }
 
-  /// The places of the rows that this thread copies a part of.
+  template <class F>
+  __device__ __forceinline__ void stage_columns(const Accumulator& total, uint32_t first,
+                                                Shared<uint8_t> staging, Step, F&& bf16) {
+    moetwin::stage_columns(total, first, staging, bf16);
+  }
+
+  /// The places of the parts of rows that this thread copies.
   struct RowPlaces {
     uint64_t address[kRowCopies];
   };
@@ -353,18 +359,18 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
     MOETWIN_UNROLL
     for (uint32_t i = 0; i < kRowCopies; ++i)
       if (copied_row(i, row_bytes) < valid)
-        places.address[i] = Global<uint8_t>{place(values[i])}.address;
+        places.address[i] = Global<uint8_t>{place(values[i])}.address + copied_byte(row_bytes);
     return places;
   }
   __device__ __forceinline__ void copy_rows(const RowPlaces& places, uint32_t offset,
                                             uint32_t valid, uint32_t row_bytes,
                                             Shared<uint8_t> staging, Step step) {
-    const uint32_t byte = lane() % (row_bytes / kVectorBytes) * kVectorBytes;
     MOETWIN_UNROLL
     for (uint32_t i = 0; i < kRowCopies; ++i) {
       const uint32_t row = copied_row(i, row_bytes);
-      const Shared<uint4> source{staging.offset + staged_byte(row, row_bytes, byte)};
-      const Global<uint4> target{places.address[i] + offset + byte};
+      const Shared<uint4> source{staging.offset +
+                                 staged_byte(row, row_bytes, copied_byte(row_bytes))};
+      const Global<uint4> target{places.address[i] + offset};
       if (row < valid) ptx::store_streaming(ptx::global_pointer(target), load(source, step));
     }
     __syncwarp();
@@ -380,10 +386,6 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
  private:
   __device__ __forceinline__ NamedBarrier own_barrier() const {
     return static_cast<NamedBarrier>(static_cast<uint32_t>(NamedBarrier::MathWarpgroup0) + agent_);
-  }
-  __device__ __forceinline__ uint32_t copied_row(uint32_t i, uint32_t row_bytes) const {
-    const uint32_t lanes_a_row = row_bytes / kVectorBytes;
-    return lane() / lanes_a_row + i * (kWarpgroupThreads / lanes_a_row);
   }
   __device__ __forceinline__ uint32_t owned_row(uint32_t place) const {
     return lane() / kWarpLanes * 16 + warp_lane() / kLanesPerRow + kRowStep * place;

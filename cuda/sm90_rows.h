@@ -107,4 +107,38 @@ __device__ __forceinline__ constexpr uint32_t staged_byte(uint32_t row, uint32_t
   return row * row_bytes + (byte ^ turn * kVectorBytes);
 }
 
+/// A warpgroup copies staged rows in parts of 16 bytes, neighbours in a row by neighbouring
+/// threads: the row of this thread's part number i, and the part's place in it.
+__device__ __forceinline__ uint32_t copied_row(uint32_t i, uint32_t row_bytes) {
+  const uint32_t parts = row_bytes / kVectorBytes;
+  return threadIdx.x % kWarpgroupThreads / parts + i * (kWarpgroupThreads / parts);
+}
+__device__ __forceinline__ uint32_t copied_byte(uint32_t row_bytes) {
+  return threadIdx.x % (row_bytes / kVectorBytes) * kVectorBytes;
+}
+
+/// Stages kStagedColumns columns from `first` on, sixteen at a time: four matrices of 8 x 8, of
+/// each half of the columns the warp's rows 0 to 7 and 8 to 15.
+template <class F>
+__device__ __forceinline__ void stage_columns(const AccumulatorTile& tile, uint32_t first,
+                                              Shared<uint8_t> staging, F&& bf16) {
+  constexpr uint32_t kColumns = 16;
+  const uint32_t lane = threadIdx.x % kWarpLanes;
+  const uint32_t row = threadIdx.x / kWarpLanes % kWarpgroupWarps * kRowsPerWarp + lane % 16;
+  MOETWIN_UNROLL
+  for (uint32_t column = 0; column < kStagedColumns; column += kColumns) {
+    uint32_t words[4];
+    MOETWIN_UNROLL
+    for (uint32_t i = 0; i < 4; ++i) {
+      const uint32_t chunk = (first + column) / 8 + i / 2;
+      const float* const pair = &tile.value[4 * chunk + 2 * (i % 2)];
+      words[i] = bf16(pair[0]) | static_cast<uint32_t>(bf16(pair[1])) << 16;
+    }
+    const uint32_t byte = 2 * column + lane / 16 * kVectorBytes;
+    ptx::store_matrices(ptx::shared_pointer(staging + staged_byte(row, kStagedRowBytes, byte)),
+                        words);
+  }
+  __syncwarp();
+}
+
 }  // namespace moetwin
