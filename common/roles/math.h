@@ -3,8 +3,6 @@
 // linear2_scatter.h). When the CTA has no more tiles it combines.
 //
 //   who waits      who arrives               how many         what it means
-//   math           load A, load B on full    2, and bytes     the stage can be read
-//   load A, B      math on empty             math warps       the stage can be overwritten
 //   pull           math on x_empty[slot]     slices of tiles  Linear1 has read the block's rows
 //   math (L1)      math (L2) on              slices of tiles  Linear2 has read the block's rows
 //                  l1_empty[slot]
