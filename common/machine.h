@@ -132,9 +132,11 @@ struct PipelineState {
 ///           f) f(slice, accumulator) and for_rows(accumulator, staging, f) f(row view), in order;
 ///           staged_byte(row, row bytes, byte): where a byte of a staged row lies;
 ///           stage_columns(accumulator, first, staging, step, bf16): bf16(value) of kStagedColumns
-///           columns from `first` on, kStagedRowBytes a row; find_rows(valid, row bytes, read,
-///           place): the places place(read(row)) in global memory that copy_rows() then copies
-///           staged rows to
+///           columns from `first` on, kStagedRowBytes a row, each by the warp that owns the row;
+///           CopiedRows<T>: a value for each of the 64 rows, held by the lanes that copy it, of the
+///           same warp; load_copied_rows(first, valid, step); find_rows(values, valid, place): the
+///           places place(value) in global memory that copy_rows(places, offset, valid, staging,
+///           step) then copies staged rows to
 /// progress  token_done(step): the agent has written y of one more token; counted, never waited for
 /// math()    false when payloads are tags and arithmetic is skipped
 template <class M>

@@ -61,6 +61,7 @@ namespace moetwin {
   X(LoadBTile, "loads a tile of operand B (weights)")                                      \
   X(MathWaitsForStage, "waits for a full stage")                                           \
   X(MathReadScales, "reads scale factors")                                                 \
+  X(MathReadRows, "reads where the rows of its tile come from")                            \
   X(MathMma, "runs its tile multiply-accumulate")                                          \
   X(MathMmaWait, "waits for its tile multiply-accumulate")                                 \
   X(MathFence, "fences its reads of a stage for the async proxy")                          \
@@ -75,9 +76,8 @@ namespace moetwin {
   X(Linear1Store, "stores a Linear1 tile into the ring")                                   \
   X(Linear1Stored, "waits until its Linear1 tile is written")                              \
   X(Linear1Publish, "publishes a Linear1 tile")                                            \
-  X(Linear2StagingFree, "waits for its own warps before it overwrites its staging rows")   \
+  X(Linear2StagingFree, "waits for its own warps before it stages its first rows")         \
   X(Linear2Epilogue, "rounds a Linear2 tile to BF16")                                      \
-  X(Linear2Together, "waits for its own warps before it scatters")                         \
   X(Linear2Scatter, "scatters BF16 rows to the tokens' ranks")                             \
   X(MathFenceAll, "fences its scattered rows for the async proxy")                         \
   X(MathDone, "reports that the CTA's math is done")                                       \

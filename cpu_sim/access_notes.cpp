@@ -70,7 +70,6 @@ void AccessNotes::in_turn(const RaceRange& range, SkippedPayload payload, Step s
 
 void AccessNotes::copied_rows(std::span<const uint64_t> places, uint32_t offset, uint32_t staged,
                               uint32_t bytes, Step step) {
-  constexpr size_t kRowsAtOnce = 4;  // of a warp
   using Accesses = RaceDetector::WarpAccesses;
   tell();
   Accesses writes(*checker_, id_, AccessKind::Write, step, RaceSpace::Global);
@@ -79,9 +78,9 @@ void AccessNotes::copied_rows(std::span<const uint64_t> places, uint32_t offset,
     const RaceRange place = sim_.race_range(address + offset, bytes);
     if (lies_inside(place)) checker_->prefetch(place);
   }
-  for (size_t row = 0; row < places.size(); row += kRowsAtOnce) {
-    const auto warp = static_cast<uint32_t>(row / kRowsAtOnce % kWarpgroupWarps);
-    const size_t end = std::min(places.size(), row + kRowsAtOnce);
+  for (size_t row = 0; row < places.size(); row += kRowsPerWarp) {
+    const auto warp = static_cast<uint32_t>(row / kRowsPerWarp);
+    const size_t end = std::min(places.size(), row + kRowsPerWarp);
     for (size_t i = row; i < end; ++i) {
       const RaceRange place = sim_.race_range(places[i] + offset, bytes);
       if (lies_inside(place)) writes.touch(warp, place);

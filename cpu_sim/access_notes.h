@@ -29,7 +29,7 @@ class AccessNotes {
   /// Consecutive pieces of `range`, touched by the agent's warps in turn.
   void in_turn(const RaceRange& range, SkippedPayload payload, Step step);
   /// Staged rows of `bytes`, from `staged` of shared memory on, copied to `places`, `offset` bytes
-  /// on: four rows by a warp at once.
+  /// on: sixteen rows by each warp.
   void copied_rows(std::span<const uint64_t> places, uint32_t offset, uint32_t staged,
                    uint32_t bytes, Step step);
   /// Tells of the reads that were put off. Before whatever synchronises.

@@ -34,6 +34,11 @@ class PlantedMachine : public SimMachine {
       if (mutated(MutantKind::Rows, step)) value.rows += mutant_delta();
     return value;
   }
+  /// A tile's records lie one behind the other, in a ring, too.
+  template <class T>
+  CopiedRows<T> load_copied_rows(Global<T> first, uint32_t valid, Step step) {
+    return SimMachine::load_copied_rows(Global<T>{metadata_place(first.address)}, valid, step);
+  }
   template <class T>
   void store(Global<T> to, T value, Step step) {
     if constexpr (std::is_same_v<T, TokenSrcMetadata>) to.address = metadata_place(to.address);

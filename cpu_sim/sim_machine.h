@@ -175,29 +175,46 @@ class SimMachine : public SimMemory {
     });
   }
 
+  template <class T>
+  using CopiedRows = std::array<T, kMathRows>;
+
+  template <class T>
+  CopiedRows<T> load_copied_rows(Global<T> first, uint32_t valid, Step step) {
+    sim_.visible(agent_);
+    const uint64_t begin = agent_.time;
+    CopiedRows<T> values{};
+    for (uint32_t row = 0; row < valid; ++row) {
+      lane_ = lane_that_copies(row);
+      values[row] = load(first + row, step);
+    }
+    agent_.time = begin;  // nobody waits for them
+    end_of_lanes();
+    return values;
+  }
+
   using RowPlaces = std::array<uint64_t, kMathRows>;
 
-  /// The places that `place` names for what `read` reads of the first `valid` rows.
-  template <class Read, class Place>
-  RowPlaces find_rows(uint32_t valid, uint32_t /*row_bytes*/, Read&& read, Place&& place) {
-    sim_.visible(agent_);
+  /// The places that `place` names for the values of the first `valid` rows.
+  template <class T, class Place>
+  RowPlaces find_rows(const CopiedRows<T>& values, uint32_t valid, Place&& place) {
     RowPlaces places{};
     for (uint32_t row = 0; row < valid; ++row) {
-      lane_ = row % 16 * 8 + 1;  // one of the eight that copy the row
-      places[row] = Global<uint8_t>{place(read(row))}.address;
+      lane_ = lane_that_copies(row);
+      places[row] = Global<uint8_t>{place(values[row])}.address;
     }
     end_of_lanes();
     return places;
   }
 
-  /// Copies `valid` staged rows of `bytes` to their places, `offset` bytes on.
-  void copy_rows(const RowPlaces& places, uint32_t offset, uint32_t valid, uint32_t bytes,
-                 Shared<uint8_t> from, Step step) {
+  /// Copies `valid` staged rows to their places, `offset` bytes on.
+  void copy_rows(const RowPlaces& places, uint32_t offset, uint32_t valid, Shared<uint8_t> from,
+                 Step step) {
+    constexpr uint32_t bytes = kStagedRowBytes;
     sim_.visible(agent_);
     const uint64_t begin = agent_.time;
     if (checker_) notes_.copied_rows({places.data(), valid}, offset, from.offset, bytes, step);
     for (uint32_t row = 0; row < valid; ++row) {
-      lane_ = row % 16 * 8 + 1;  // one of the eight that copy the row
+      lane_ = lane_that_copies(row);
       const uint64_t place = places[row] + offset;
       sim_.touched(agent_, step, DataOp::Store, place);
       if (!math()) {
@@ -222,6 +239,10 @@ class SimMachine : public SimMemory {
   }
 
  private:
+  /// One of the eight, of the warp that owns the row.
+  static uint32_t lane_that_copies(uint32_t row) {
+    return row / kRowsPerWarp * kWarpLanes + row % 4 * 8 + 1;
+  }
   template <class Place>
   void note_rows(AccessKind kind, Place rows, uint32_t valid, Step step) {
     constexpr auto kRow = static_cast<uint32_t>(sizeof(decltype(pointee(rows))));

@@ -191,7 +191,12 @@ __device__ __forceinline__ void bulk_wait_written() {
   cuda::ptx::cp_async_bulk_wait_group(cuda::ptx::n32_t<0>{});
 }
 
-// Registers, time, the end.
+// Arithmetic, registers, time, the end.
+
+/// sum = a * b + sum, rounded once. Calls keep the order of the code.
+__device__ __forceinline__ void fma_in_order(float& sum, float a, float b) {
+  asm volatile("fma.rn.f32 %0, %1, %2, %0;" : "+f"(sum) : "f"(a), "f"(b));
+}
 
 template <uint32_t kRegisters>
 __device__ __forceinline__ void raise_registers() {

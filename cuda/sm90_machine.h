@@ -278,7 +278,8 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
                                       Operand b, uint32_t first_k, Step step) {
     trace_elected(TraceKind::Begin, step);
     const uint32_t skipped = first_k * kMmaK;
-    wgmma::multiply<kSteps>(product.value, a + skipped, b + skipped);
+    // With the log's code in the k loop the compiler does better the other way round.
+    wgmma::multiply<kSteps, kVariant == Variant::Traced>(product.value, a + skipped, b + skipped);
   }
   __device__ __forceinline__ void mma_commit(Step) { wgmma::commit(); }
   __device__ __forceinline__ void mma_wait(Accumulator& product, Step step) {
@@ -286,17 +287,10 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
     trace_elected(TraceKind::End, step);
   }
 
-  /// Chunks of eight columns alternate between two weight scales.
   __device__ __forceinline__ void promote(Accumulator& total, const Accumulator& product,
                                           const RowValues<float>& row_scales, float even,
                                           float odd) {
-    MOETWIN_UNROLL
-    for (uint32_t chunk = 0; chunk < Accumulator::kChunks; ++chunk) MOETWIN_UNROLL
-    for (uint32_t i = 0; i < 4; ++i) {
-      const uint32_t at = 4 * chunk + i;
-      total.value[at] = moetwin::promote(total.value[at], product.value[at],
-                                         row_scales.value[i / 2], chunk % 2 == 0 ? even : odd);
-    }
+    promote_tile(total, product, row_scales, even, odd);
   }
 
   // Rows.
@@ -342,34 +336,36 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
     moetwin::stage_columns(total, first, staging, bf16);
   }
 
-  /// The places of the parts of rows that this thread copies.
-  struct RowPlaces {
-    uint64_t address[kRowCopies];
-  };
+  template <class T>
+  using CopiedRows = CopiedRowValues<T>;
+  using RowPlaces = CopiedRowPlaces;
 
-  /// Eight lanes a row of 128 bytes: each warp writes whole lines. All rows are read before the
-  /// first is placed; those past `valid` lie inside their buffer, and nobody uses them.
-  template <class Read, class Place>
-  __device__ __forceinline__ RowPlaces find_rows(uint32_t valid, uint32_t row_bytes, Read&& read,
-                                                 Place&& place) const {
-    decltype(read(0u)) values[kRowCopies];
+  /// Eight lanes a row of 128 bytes: each warp writes whole lines. Rows past `valid` lie inside
+  /// their buffer and are read all the same; nobody uses them.
+  template <class T>
+  __device__ __forceinline__ CopiedRows<T> load_copied_rows(Global<T> first, uint32_t /*valid*/,
+                                                            Step step) const {
+    CopiedRows<T> values;
     MOETWIN_UNROLL
-    for (uint32_t i = 0; i < kRowCopies; ++i) values[i] = read(copied_row(i, row_bytes));
+    for (uint32_t i = 0; i < kRowCopies; ++i) values.value[i] = load(first + copied_row(i), step);
+    return values;
+  }
+  template <class T, class Place>
+  __device__ __forceinline__ RowPlaces find_rows(const CopiedRows<T>& values, uint32_t valid,
+                                                 Place&& place) const {
     RowPlaces places{};
     MOETWIN_UNROLL
     for (uint32_t i = 0; i < kRowCopies; ++i)
-      if (copied_row(i, row_bytes) < valid)
-        places.address[i] = Global<uint8_t>{place(values[i])}.address + copied_byte(row_bytes);
+      if (copied_row(i) < valid)
+        places.address[i] = Global<uint8_t>{place(values.value[i])}.address + copied_byte();
     return places;
   }
   __device__ __forceinline__ void copy_rows(const RowPlaces& places, uint32_t offset,
-                                            uint32_t valid, uint32_t row_bytes,
-                                            Shared<uint8_t> staging, Step step) {
+                                            uint32_t valid, Shared<uint8_t> staging, Step step) {
     MOETWIN_UNROLL
     for (uint32_t i = 0; i < kRowCopies; ++i) {
-      const uint32_t row = copied_row(i, row_bytes);
-      const Shared<uint4> source{staging.offset +
-                                 staged_byte(row, row_bytes, copied_byte(row_bytes))};
+      const uint32_t row = copied_row(i);
+      const Shared<uint4> source{staging.offset + staged_byte(row, kStagedRowBytes, copied_byte())};
       const Global<uint4> target{places.address[i] + offset};
       if (row < valid) ptx::store_streaming(ptx::global_pointer(target), load(source, step));
     }

@@ -15,7 +15,7 @@ constexpr uint32_t kRowsPerThread = 2;
 constexpr uint32_t kRowStep = 8;       ///< between the two
 constexpr uint32_t kLanesPerRow = 4;   ///< that share a row of the tile
 constexpr uint32_t kVectorBytes = 16;  ///< most bytes a thread moves at once
-/// Parts of rows of 128 bytes that a thread of a warpgroup copies of 64.
+/// Parts of staged rows that a thread copies.
 constexpr uint32_t kRowCopies = kStagingBytes / kVectorBytes / kWarpgroupThreads;
 
 /// A value for each of a thread's rows.
@@ -33,6 +33,22 @@ struct OwnedRowValues {
       value[1] = v;
   }
 };
+
+/// total += product times its row's scale and its chunk's, moetwin::promote() of every value.
+/// Chunks of eight columns alternate between two weight scales. Neighbours in the code share a
+/// factor, so that a warp reads it once for two of them; left to itself the compiler mixes them.
+__device__ __forceinline__ void promote_tile(AccumulatorTile& total, const AccumulatorTile& product,
+                                             const OwnedRowValues<float>& row_scales, float even,
+                                             float odd) {
+  MOETWIN_UNROLL
+  for (uint32_t factor = 0; factor < 2 * kRowsPerThread; ++factor) MOETWIN_UNROLL
+  for (uint32_t chunk = factor % 2; chunk < AccumulatorTile::kChunks; chunk += 2) MOETWIN_UNROLL
+  for (uint32_t i = 0; i < 2; ++i) {
+    const uint32_t at = 4 * chunk + 2 * (factor / 2) + i;
+    const float scale = mul_rn(row_scales.value[factor / 2], chunk % 2 == 0 ? even : odd);
+    ptx::fma_in_order(total.value[at], product.value[at], scale);
+  }
+}
 
 /// A pair of neighbouring columns of one row.
 struct ColumnPair {
@@ -107,15 +123,25 @@ __device__ __forceinline__ constexpr uint32_t staged_byte(uint32_t row, uint32_t
   return row * row_bytes + (byte ^ turn * kVectorBytes);
 }
 
-/// A warpgroup copies staged rows in parts of 16 bytes, neighbours in a row by neighbouring
+/// A warp copies its own staged rows in parts of 16 bytes, neighbours in a row by neighbouring
 /// threads: the row of this thread's part number i, and the part's place in it.
-__device__ __forceinline__ uint32_t copied_row(uint32_t i, uint32_t row_bytes) {
-  const uint32_t parts = row_bytes / kVectorBytes;
-  return threadIdx.x % kWarpgroupThreads / parts + i * (kWarpgroupThreads / parts);
+__device__ __forceinline__ uint32_t copied_row(uint32_t i) {
+  constexpr uint32_t kParts = kStagedRowBytes / kVectorBytes;
+  return threadIdx.x / kWarpLanes % kWarpgroupWarps * kRowsPerWarp +
+         threadIdx.x % kWarpLanes / kParts + i * (kWarpLanes / kParts);
 }
-__device__ __forceinline__ uint32_t copied_byte(uint32_t row_bytes) {
-  return threadIdx.x % (row_bytes / kVectorBytes) * kVectorBytes;
+__device__ __forceinline__ uint32_t copied_byte() {
+  return threadIdx.x % (kStagedRowBytes / kVectorBytes) * kVectorBytes;
 }
+
+/// Values of the rows, and places of the parts of rows, that a thread copies.
+template <class T>
+struct CopiedRowValues {
+  T value[kRowCopies];
+};
+struct CopiedRowPlaces {
+  uint64_t address[kRowCopies];
+};
 
 /// Stages kStagedColumns columns from `first` on, sixteen at a time: four matrices of 8 x 8, of
 /// each half of the columns the warp's rows 0 to 7 and 8 to 15.

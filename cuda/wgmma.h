@@ -78,9 +78,16 @@ __device__ __forceinline__ void commit() {
       : MOETWIN_ACCUMULATOR(constraint, d, swap)                                          \
       : "l"(a), "l"(b), "n"(kChained))
 
+/// Without kNewRegisters `d` is an operand, too, though nobody reads it: as results alone the
+/// products of a k loop are so many sets of 64 registers to the compiler, which finds no room for
+/// them beside the sums and spills, or gives up on products that run while anything else does.
+template <bool kNewRegisters>
 __device__ __forceinline__ void first_step(float (&d)[AccumulatorTile::kRegisters], uint64_t a,
                                            uint64_t b) {
-  MOETWIN_MMA("=f", 0, 0);
+  if constexpr (kNewRegisters)
+    MOETWIN_MMA("=f", 0, 0);
+  else
+    MOETWIN_MMA("+f", 0, 0);
 }
 
 __device__ __forceinline__ void chained_step(float (&d)[AccumulatorTile::kRegisters], uint64_t a,
@@ -90,11 +97,11 @@ __device__ __forceinline__ void chained_step(float (&d)[AccumulatorTile::kRegist
 
 /// `kSteps` steps of K from zero, in one straight line: a branch between them would make the
 /// compiler fence the registers again.
-template <uint32_t kSteps>
+template <uint32_t kSteps, bool kNewRegisters>
 __device__ __forceinline__ void multiply(float (&d)[AccumulatorTile::kRegisters], Operand a,
                                          Operand b) {
   fence();
-  first_step(d, a.descriptor(), b.descriptor());
+  first_step<kNewRegisters>(d, a.descriptor(), b.descriptor());
   MOETWIN_UNROLL
   for (uint32_t step = 1; step < kSteps; ++step)
     chained_step(d, (a + step * kMmaK).descriptor(), (b + step * kMmaK).descriptor());

@@ -67,7 +67,6 @@ constexpr SyncSite kSites[] = {
     {Step::Linear1Stored, kAny, CallKind::BulkWait},
     {Step::Linear1Publish, kAny, CallKind::Release},
     {Step::Linear2StagingFree, kAny, CallKind::WarpgroupSync},
-    {Step::Linear2Together, kAny, CallKind::WarpgroupSync},
     {Step::MathFenceAll, kAny, CallKind::Fence},
     {Step::MathDone, kAny, CallKind::NamedBarrier},
     {Step::DispatchWaitsForMath, kAny, CallKind::NamedBarrier},

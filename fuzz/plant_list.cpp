@@ -110,7 +110,7 @@ const Plant kPlants[] = {
          Step::PullStore, Step::LoadATile, change(Kind::Count, Step::PullPublishRow, 1)),
     // The pull waits for Linear1 to have read the ring row's codes, not for its epilogue.
     pair("F23", "metadata is indexed by the ring row", kLaps, Class::Race, Step::PullMetadata,
-         Step::Linear1Epilogue, change(Kind::RingRow, Step::PullMetadata)),
+         Step::MathReadRows, change(Kind::RingRow, Step::PullMetadata)),
     finding("F24a", "an expert that a token names twice is sent one row", kDuplicates,
             Class::Mismatch, Step::CombineLoad, change(Kind::Deduplicate, Step::CountRoutes)),
     altered("F24b", "a slot table sized for distinct experts", kDuplicates, Class::Bounds,

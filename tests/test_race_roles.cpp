@@ -72,7 +72,7 @@ const Broken kBroken[] = {
     {MutantKind::LeaderOnly, Step::MathFenceAll, kTwoRanks, FindingClass::Proxy, Step::CombineLoad,
      "if every lane executed the fence MathFenceAll"},
     {MutantKind::Drop, Step::MathFenceAll, kTwoRanks, FindingClass::Proxy, Step::CombineLoad,
-     "math 0 warp 3, which writes them at Linear2Scatter"},
+     "math 0 warp 0, which writes them at Linear2Scatter"},
     // A stage that is refilled while lanes still read it.
     {MutantKind::Drop, Step::CombineFence, kTwoRanks, FindingClass::Proxy, Step::CombineLoad,
      "CombineSum"},
@@ -81,9 +81,7 @@ const Broken kBroken[] = {
     {MutantKind::Drop, Step::Linear1StagingFree, kOneSm, FindingClass::Race, Step::Linear1Epilogue,
      "staging of math 0"},
     {MutantKind::Drop, Step::Linear2StagingFree, kOneSm, FindingClass::Race, Step::Linear2Epilogue,
-     "math 0 warp 1, which reads them at Linear2Scatter"},
-    {MutantKind::Drop, Step::Linear2Together, kOneSm, FindingClass::Race, Step::Linear2Scatter,
-     "Linear2Epilogue"},
+     "Linear1Store"},
     // Orders.
     {MutantKind::Order, Step::PullPublishRow, kOneSm, FindingClass::Race, Step::LoadATile,
      "if PullPublishRow released or acquired"},

@@ -59,10 +59,11 @@ MOETWIN_ROLE StagedPart<M> staged_part(M& m, const KernelPlan& plan, MathPart mi
 /// each has a scale factor of its own: Linear1 1 of 4 tensor-core steps, Linear2 2 of 2. Between a
 /// promotion and the next product stands as little as possible: what the promotion needs, and the
 /// next block, is read, worked out and waited for while the tensor core works; with a single stage
-/// that would wait for itself.
-template <uint32_t kParts, uint32_t kSlices, Machine M>
+/// that would wait for itself. landed() runs once, when the first stage has landed: what the rows'
+/// metadata holds for the epilogue can be read from then on, and comes while the loop runs.
+template <uint32_t kParts, uint32_t kSlices, Machine M, class Landed>
 MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& task, MathPart mine,
-                                PipelineState& stage, Totals<kSlices, M>& total) {
+                                PipelineState& stage, Totals<kSlices, M>& total, Landed&& landed) {
   constexpr uint32_t kSteps = kBlockK / kMmaK / kParts;
   const KernelPlan& plan = args.plan;
   const bool linear1 = kParts == 1;
@@ -76,6 +77,7 @@ MOETWIN_ROLE void multiply_tile(M& m, const KernelArgs& args, const TaskEntry& t
                          m.load(weight_scales + at.second, Step::MathReadScales)};
   StagedPart<M> staged = staged_part(m, plan, mine, stage.index);
   m.mbarrier_wait(plan.full(stage.index), stage.parity, Step::MathWaitsForStage);
+  landed();
   MOETWIN_NO_UNROLL
   for (uint32_t left = k_blocks; left != 0; --left) {  // there is at least one
     const bool last = left == 1;

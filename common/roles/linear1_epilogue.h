@@ -65,10 +65,11 @@ MOETWIN_ROLE void publish_linear1(M& m, RingSlot ring, uint32_t slices) {
   });
 }
 
-/// `total` has one accumulator a slice.
+/// `sources` are the rows' metadata; `total` has one accumulator a slice.
 template <uint32_t kSlices, Machine M>
 MOETWIN_ROLE void linear1_epilogue(M& m, const KernelArgs& args, const TaskEntry& task,
                                    RingSlot ring, MathPart mine,
+                                   const typename M::template RowValues<TokenSrcMetadata>& sources,
                                    const typename M::Accumulator* total) {
   constexpr uint32_t kSliceBytes = kMathRows * kLinear1ScaleGroup;
   static_assert(kSlices * kSliceBytes <= kStagingBytes);
@@ -76,9 +77,6 @@ MOETWIN_ROLE void linear1_epilogue(M& m, const KernelArgs& args, const TaskEntry
   const uint32_t groups = args.shape.linear1_scale_groups();
   const Shared<uint8_t> staging{staging_offset(args, m.agent())};
   const uint32_t logical_row = task.block * plan.block_m + mine.first;
-  const auto metadata =
-      m.load_rows(m.template region<TokenSrcMetadata>(Region::Metadata) + logical_row, mine.valid,
-                  Step::Linear1Epilogue);
   m.sync(Step::Linear1StagingFree);
   wait_for_linear1_slot(m, args, ring);
   m.template for_slices<kSlices>(total, [&](uint32_t slice, const auto& values) {
@@ -86,7 +84,7 @@ MOETWIN_ROLE void linear1_epilogue(M& m, const KernelArgs& args, const TaskEntry
     const Shared<uint8_t> codes = staging + slice * kSliceBytes;
     typename M::template RowValues<float> scales;
     m.for_rows(values, codes, [&](const auto& row) {
-      const float weight = metadata[row.place()].weight;
+      const float weight = sources[row.place()].weight;
       scales.set(row.place(), quantise_row(m, row, args.clamp, weight, codes));
     });
     if (!m.math())

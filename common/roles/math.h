@@ -34,19 +34,26 @@ template <uint32_t kSlices, Machine M>
 MOETWIN_ROLE void linear1_part(M& m, const KernelArgs& args, const TaskEntry& task, MathPart mine,
                                PipelineState& stage) {
   Totals<kSlices, M> total;
-  multiply_tile<1>(m, args, task, mine, stage, total);
+  typename M::template RowValues<TokenSrcMetadata> sources;
+  multiply_tile<1>(m, args, task, mine, stage, total, [&] {
+    sources = m.load_rows(metadata_of(m, args.plan, task, mine), mine.valid, Step::MathReadRows);
+  });
   const RingSlot ring = ring_slot(task.block, args.plan.ring_blocks);
   release_block(m, Region::XEmpty, ring, task.slices);
-  linear1_epilogue<kSlices>(m, args, task, ring, mine, total.slice);
+  linear1_epilogue<kSlices>(m, args, task, ring, mine, sources, total.slice);
 }
 
 template <uint32_t kSlices, Machine M>
 MOETWIN_ROLE void linear2_part(M& m, const KernelArgs& args, const TaskEntry& task, MathPart mine,
                                PipelineState& stage) {
   Totals<kSlices, M> total;
-  multiply_tile<2>(m, args, task, mine, stage, total);
+  typename M::template CopiedRows<TokenSrcMetadata> sources;
+  multiply_tile<2>(m, args, task, mine, stage, total, [&] {
+    sources =
+        m.load_copied_rows(metadata_of(m, args.plan, task, mine), mine.valid, Step::MathReadRows);
+  });
   release_block(m, Region::Linear1Empty, ring_slot(task.block, args.plan.ring_blocks), task.slices);
-  linear2_scatter<kSlices>(m, args, task, mine, total.slice);
+  linear2_scatter<kSlices>(m, args, mine, sources, total.slice);
 }
 
 template <Machine M>

@@ -28,6 +28,14 @@ MOETWIN_HD constexpr MathPart math_part(const KernelPlan& plan, uint32_t warpgro
   return {first, left < kMathRows ? left : kMathRows, 0, slice, task.slices};
 }
 
+/// Metadata of the part's first row.
+template <Machine M>
+MOETWIN_ROLE Global<TokenSrcMetadata> metadata_of(const M& m, const KernelPlan& plan,
+                                                  const TaskEntry& task, MathPart mine) {
+  return m.template region<TokenSrcMetadata>(Region::Metadata) +
+         (task.block * plan.block_m + mine.first);
+}
+
 MOETWIN_HD constexpr uint32_t staging_offset(const KernelArgs& args, uint32_t warpgroup) {
   return args.plan.shared.staging + warpgroup * kStagingBytes;
 }
