@@ -24,9 +24,9 @@ struct MeasuredLaunch {
   double microseconds;
 };
 constexpr MeasuredLaunch kMeasuredLaunches[] = {
-    {0, 1, 65.4},     {0, 8, 165.3},   {0, 32, 216.0},  {0, 128, 225.7}, {0, 512, 258.0},
-    {0, 2048, 662.9}, {0, 8192, 2357}, {1, 1, 114.0},   {1, 8, 312.5},   {1, 32, 360.3},
-    {1, 128, 369.0},  {1, 512, 526.8}, {1, 2048, 1440}, {1, 8192, 5233}};
+    {0, 1, 65.9},     {0, 8, 165.0},   {0, 32, 215.6},  {0, 128, 225.2}, {0, 512, 256.9},
+    {0, 2048, 662.6}, {0, 8192, 2354}, {1, 1, 115.0},   {1, 8, 312.5},   {1, 32, 360.1},
+    {1, 128, 368.5},  {1, 512, 528.8}, {1, 2048, 1439}, {1, 8192, 5234}};
 
 /// From this many tokens on the cost table claims to be right; below, fixed costs decide.
 constexpr uint32_t kFewestPredictedTokens = 32;
