@@ -86,7 +86,7 @@ struct TraceLogs {
 struct KernelParams {
   KernelArgs args;
   WaitLimits limits;
-  /// Planted variant only: the mbarrier arrives of this step are left out.
+  /// Planted variant only: the arrivals of this step, at mbarriers or at words, are left out.
   Step skipped_arrive;
   TraceLogs trace;
   LocalRanks local;

@@ -67,8 +67,7 @@ class Sm90Agent {
   }
   __device__ __forceinline__ void mbarrier_arrive(Mbarrier bar, Step step) {
     __syncwarp();
-    if constexpr (kVariant == Variant::Planted)
-      if (step == params_.skipped_arrive) return;
+    if (skips(step)) return;
     trace_elected(TraceKind::Arrive, step, TraceObject::Mbarrier, bar.index);
     if (warp_lane() == 0) ptx::mbarrier_arrive(pointer(bar));
   }
@@ -81,6 +80,11 @@ class Sm90Agent {
   }
 
  protected:
+  /// Whether this step's arrivals are left out on purpose.
+  __device__ __forceinline__ bool skips(Step step) const {
+    if constexpr (kVariant == Variant::Planted) return step == params_.skipped_arrive;
+    return false;
+  }
   /// Of the rank's symmetric buffer.
   __device__ __forceinline__ uint64_t base() const {
     if constexpr (kIsMath) return params_.ranks[rank()].base;

@@ -26,6 +26,7 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
   using Agent::lane;
   using Agent::params_;
   using Agent::pointer;
+  using Agent::skips;
   using Agent::trace;
   using Agent::trace_add;
   using Agent::trace_elected;
@@ -158,6 +159,7 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
   template <class T>
   __device__ __forceinline__ void reduce_add(Global<T> word, T value, Order order, Scope scope,
                                              Step step) {
+    if (skips(step)) return;
     trace_add(word, value, order, step);
     ptx::fetch_add(ptx::global_pointer(word), value, order, scope);
   }

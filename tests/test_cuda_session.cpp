@@ -96,7 +96,8 @@ TEST_CASE("cuda: a missing arrive is reported within the limit and the card work
   c.kernel.stages = 1;
   WeightCache cache;
   const Problem problem = make_problem(c, 0, cache);
-  for (const Step step : {Step::MathReleaseStage, Step::TaskPublish, Step::TaskRelease}) {
+  for (const Step step : {Step::MathReleaseStage, Step::TaskPublish, Step::TaskRelease,
+                          Step::PullPublishRow, Step::Linear1Publish}) {
     GpuOptions broken;
     broken.wait_limit_seconds = 0.5;
     broken.skipped_arrive = step;

@@ -256,7 +256,8 @@ uint64_t run_hangs() {
   set_launches(c, 1);
   WeightCache cache;
   const Problem problem = make_problem(c, 0, cache);
-  for (const Step step : {Step::MathReleaseStage, Step::TaskPublish, Step::TaskRelease}) {
+  for (const Step step : {Step::MathReleaseStage, Step::TaskPublish, Step::TaskRelease,
+                          Step::PullPublishRow, Step::Linear1Publish}) {
     GpuSession broken({0, 1.0, step});
     const auto start = std::chrono::steady_clock::now();
     const GpuLaunch launch = broken.launch(problem, c.kernel);
