@@ -1,5 +1,6 @@
 // The element-wise arithmetic of the layer, one function a rule: steps S2 to S11 of NUMERICS.md
-// without the tensor core itself. Both machines and the naive path call these and nothing else, so
+// without the tensor core itself. Both machines and the naive path call these and nothing else, but
+// for promote(), whose two operations the card writes in an order of its own (cuda/sm90_rows.h): so
 // every rounding between an accumulator and y is decided here. It knows no tiles and no memory.
 #pragma once
 

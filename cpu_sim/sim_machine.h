@@ -209,24 +209,25 @@ class SimMachine : public SimMemory {
   /// Copies `valid` staged rows to their places, `offset` bytes on.
   void copy_rows(const RowPlaces& places, uint32_t offset, uint32_t valid, Shared<uint8_t> from,
                  Step step) {
-    constexpr uint32_t bytes = kStagedRowBytes;
     sim_.visible(agent_);
     const uint64_t begin = agent_.time;
-    if (checker_) notes_.copied_rows({places.data(), valid}, offset, from.offset, bytes, step);
+    if (checker_)
+      notes_.copied_rows({places.data(), valid}, offset, from.offset, kStagedRowBytes, step);
     for (uint32_t row = 0; row < valid; ++row) {
       lane_ = lane_that_copies(row);
       const uint64_t place = places[row] + offset;
       sim_.touched(agent_, step, DataOp::Store, place);
       if (!math()) {
-        scatter_tag(place, from, row, bytes, step);
+        scatter_tag(place, from, row, kStagedRowBytes, step);
         continue;
       }
-      const uint8_t* source = readable_shared(from.offset + row * bytes, bytes, 16, step);
-      std::memcpy(writable(place, bytes, 16, step), source, bytes);
+      const uint8_t* source =
+          readable_shared(from.offset + row * kStagedRowBytes, kStagedRowBytes, 16, step);
+      std::memcpy(writable(place, kStagedRowBytes, 16, step), source, kStagedRowBytes);
     }
-    // The rows' places are looked up together, and nobody waits for the stores.
+    // What a round takes: staging, and stores that nobody waits for.
     agent_.time = begin + sim_.costs().global_access;
-    if (sim_.timed()) sim_.bandwidth().data(begin, agent_.cta, uint64_t{valid} * bytes);
+    if (sim_.timed()) sim_.bandwidth().data(begin, agent_.cta, uint64_t{valid} * kStagedRowBytes);
     end_of_lanes();
   }
 

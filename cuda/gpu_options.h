@@ -15,7 +15,8 @@ constexpr double kSlowedWaitLimitFactor = 100;
 struct GpuOptions {
   uint32_t device = 0;
   double wait_limit_seconds = 0;  ///< 0: the default
-  /// Leaves out the arrivals of this step, at mbarriers or at words, so that the launch hangs and
+  /// Leaves out the arrivals of this step, at mbarriers or at words but the
+  /// grid barrier's, so that the launch hangs and
   /// is given up.
   Step skipped_arrive = Step::None;
 };

@@ -86,7 +86,8 @@ struct TraceLogs {
 struct KernelParams {
   KernelArgs args;
   WaitLimits limits;
-  /// Planted variant only: the arrivals of this step, at mbarriers or at words, are left out.
+  /// Planted variant only: the arrivals of this step, at mbarriers or at words (GpuOptions), are
+  /// left out.
   Step skipped_arrive;
   TraceLogs trace;
   LocalRanks local;

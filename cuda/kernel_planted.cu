@@ -1,4 +1,4 @@
-// The kernels that leave out the mbarrier arrives of one step, one for every tile.
+// The kernels that leave out the arrivals of one step, one for every tile.
 #include "cuda/moe_layer.h"
 
 namespace moetwin {

@@ -10,7 +10,7 @@ namespace moetwin {
 /// Builds of the kernel that differ in what they do besides the layer.
 enum class Variant : uint8_t {
   Shipped,
-  Planted,  ///< leaves out the mbarrier arrives of one step, to see a deadlock reported
+  Planted,  ///< leaves out the arrivals of one step, to see a deadlock reported
   Traced,   ///< logs events for a timeline
 };
 

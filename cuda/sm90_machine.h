@@ -342,8 +342,7 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
   using CopiedRows = CopiedRowValues<T>;
   using RowPlaces = CopiedRowPlaces;
 
-  /// Eight lanes a row of 128 bytes: each warp writes whole lines. Rows past `valid` lie inside
-  /// their buffer and are read all the same; nobody uses them.
+  /// Rows past `valid` lie inside their buffer and are read all the same; nobody uses them.
   template <class T>
   __device__ __forceinline__ CopiedRows<T> load_copied_rows(Global<T> first, uint32_t /*valid*/,
                                                             Step step) const {
@@ -362,6 +361,7 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
         places.address[i] = Global<uint8_t>{place(values.value[i])}.address + copied_byte();
     return places;
   }
+  /// Eight lanes a row of 128 bytes: each warp writes whole lines.
   __device__ __forceinline__ void copy_rows(const RowPlaces& places, uint32_t offset,
                                             uint32_t valid, Shared<uint8_t> staging, Step step) {
     MOETWIN_UNROLL
@@ -386,7 +386,7 @@ class Sm90Machine : public Sm90Agent<kRole, kVariant> {
     return static_cast<NamedBarrier>(static_cast<uint32_t>(NamedBarrier::MathWarpgroup0) + agent_);
   }
   __device__ __forceinline__ uint32_t owned_row(uint32_t place) const {
-    return lane() / kWarpLanes * 16 + warp_lane() / kLanesPerRow + kRowStep * place;
+    return lane() / kWarpLanes * kRowsPerWarp + warp_lane() / kLanesPerRow + kRowStep * place;
   }
 
   __device__ __forceinline__ const CUtensorMap* map(TensorMap which) const {

@@ -18,6 +18,11 @@ constexpr uint32_t kVectorBytes = 16;  ///< most bytes a thread moves at once
 /// Parts of staged rows that a thread copies.
 constexpr uint32_t kRowCopies = kStagingBytes / kVectorBytes / kWarpgroupThreads;
 
+/// Of the sixteen of the warpgroup's 64 rows that this warp multiplies, stages and copies.
+__device__ __forceinline__ uint32_t first_row_of_warp() {
+  return threadIdx.x / kWarpLanes % kWarpgroupWarps * kRowsPerWarp;
+}
+
 /// A value for each of a thread's rows.
 template <class T>
 struct OwnedRowValues {
@@ -82,8 +87,7 @@ class Sm90Row {
   __device__ __forceinline__ uint32_t place() const { return place_; }
   /// Inside the warpgroup's 64 rows.
   __device__ __forceinline__ uint32_t index() const {
-    return threadIdx.x / kWarpLanes % kWarpgroupWarps * 16 +
-           threadIdx.x % kWarpLanes / kLanesPerRow + kRowStep * place_;
+    return first_row_of_warp() + threadIdx.x % kWarpLanes / kLanesPerRow + kRowStep * place_;
   }
   /// The largest of the row's owners' values.
   __device__ __forceinline__ float max(float value) const {
@@ -127,8 +131,7 @@ __device__ __forceinline__ constexpr uint32_t staged_byte(uint32_t row, uint32_t
 /// threads: the row of this thread's part number i, and the part's place in it.
 __device__ __forceinline__ uint32_t copied_row(uint32_t i) {
   constexpr uint32_t kParts = kStagedRowBytes / kVectorBytes;
-  return threadIdx.x / kWarpLanes % kWarpgroupWarps * kRowsPerWarp +
-         threadIdx.x % kWarpLanes / kParts + i * (kWarpLanes / kParts);
+  return first_row_of_warp() + threadIdx.x % kWarpLanes / kParts + i * (kWarpLanes / kParts);
 }
 __device__ __forceinline__ uint32_t copied_byte() {
   return threadIdx.x % (kStagedRowBytes / kVectorBytes) * kVectorBytes;
@@ -150,7 +153,7 @@ __device__ __forceinline__ void stage_columns(const AccumulatorTile& tile, uint3
                                               Shared<uint8_t> staging, F&& bf16) {
   constexpr uint32_t kColumns = 16;
   const uint32_t lane = threadIdx.x % kWarpLanes;
-  const uint32_t row = threadIdx.x / kWarpLanes % kWarpgroupWarps * kRowsPerWarp + lane % 16;
+  const uint32_t row = first_row_of_warp() + lane % kRowsPerWarp;
   MOETWIN_UNROLL
   for (uint32_t column = 0; column < kStagedColumns; column += kColumns) {
     uint32_t words[4];
