@@ -3,13 +3,11 @@
 
 #include <fmt/format.h>
 
+#include "common/machine.h"
 #include "cpu_sim/simulation.h"
 
 namespace moetwin {
 namespace {
-
-/// What math copies to a combine row at a time, whole.
-constexpr uint32_t kStagedRowBytes = kStagingBytes / kMathRows;
 
 /// How a region is remembered.
 ShadowShape region_shape(Region region, const Shape& shape) {
@@ -23,7 +21,7 @@ ShadowShape region_shape(Region region, const Shape& shape) {
     case Region::Y:
       return {16, 64};
     case Region::CombineRows:
-      return {kStagedRowBytes, 16, 0, true};
+      return {kStagedRowBytes, 16, 0, true};  // what math copies at a time, whole
     case Region::Metadata:
       return {16, 16, 0, true};
     case Region::PoolXScales:
